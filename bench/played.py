@@ -22,7 +22,7 @@ from foldlog.processors.store.store import Backend, Belongs, Store
 from foldlog.processors.worker.actions import Actions, BeginGeneration, BeginTool
 from foldlog.processors.worker.assemble import ROLES
 from foldlog.processors.worker.ports import BeginWork, EffectId
-from foldlog.processors.worker.worker import Identity, Worker
+from foldlog.processors.worker.worker import Identity, Worker, WorkerParts
 from foldlog.schemas import events as ev
 from foldlog.schemas.canonical import compact, compact_ascii
 from foldlog.schemas.codec import encode, headers_for
@@ -138,7 +138,11 @@ class Played:
             self.clock,
             _alarm,
         )
-        return TimedWorker(identity, ROLES, [agent], open_store, actions, self.clock, _alarm)
+        parts = WorkerParts(
+            identity=identity, roles=ROLES, agents=[agent], open_store=open_store, actions=actions,
+            clock=self.clock, say=_alarm,
+        )
+        return TimedWorker(parts)
 
     @property
     def views(self) -> SessionViews:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foldlog.bench.measure import Ratio
-from foldlog.processors.advice.token_count import EXACT, count
+from foldlog.processors.token_count import EXACT, count
 from foldlog.schemas.tokens import FAMILIES, NEW, OLD, estimate
 
 SAMPLES = Path(__file__).parent / "token_samples.json"

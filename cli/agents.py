@@ -58,7 +58,7 @@ def load_agents(names: Sequence[str]) -> list["Agent"]:
     Raises click.UsageError, which says what is wrong with which name.
     """
     if not names:
-        from ..processors.tools.builtin import default_agent
+        from ..processors.default_agent import default_agent
 
         return [default_agent(Path.cwd())]
     _search(Path.cwd())  # as with `python -m`: agents are in the working directory

@@ -243,7 +243,7 @@ def _tools(agent: Agent) -> tuple[Tool, ...]:
             raise ValueError(f"agent {agent.name} has two tools named {tool.name!r}")
         seen.add(tool.name)
     if agent.memory is True:  # any other value is rejected later
-        from .memory.tools import with_memory_tools  # imported only for agents with memory
+        from .tools.memory import with_memory_tools  # imported only for agents with memory
 
         try:
             return with_memory_tools(tools)

@@ -2,9 +2,9 @@
 
 Read `sessions.py` (open, say, cancel, decide and so on), then `checks.py` (validation before
 anything is produced), `attachments.py` and `log/blobs.py` (where large content is stored first),
-`acknowledgement.py`, `recorded.py` and `tracing.py` (how a record is written, with which headers),
-`fork.py`, `items.py` and `memory.py` (other events). Nothing here folds
-events: the fold decides whether an event is accepted, and `client/` waits for that ruling.
+`acknowledgement.py` and `tracing.py` (how a record is written, and its trace context), `fork.py`,
+`items.py` and `memory.py` (other events). Nothing here folds events: the fold decides whether an
+event is accepted, and `client/` waits for that ruling.
 """
 
 from ..log.blobs import BlobCorrupt, BlobError, BlobMissing, BlobStore

@@ -7,6 +7,7 @@ effect once. This file generates the ids that the caller omits, from random numb
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -23,13 +24,12 @@ from ..schemas.codec import headers_for
 from ..schemas.enums import CancelMode, Decision, Resolution, WhenBusy
 from ..schemas.events.parts import Body
 from ..schemas.grant import GRANT_SAME
-from ..schemas.origin import Origin
+from ..schemas.origin import HEADER, Origin
 from ..schemas.tokens import estimate
 from ..schemas.topics import SESSION_EVENTS
 from . import acknowledgement, attachments, checks
 from .acknowledgement import ACK_S
 from .checks import Blocks
-from .recorded import origin_headers
 from .tracing import trace_headers
 
 RULES = 2
@@ -39,10 +39,21 @@ this package cannot import; a test checks this.
 
 CONTENT_TYPE = "application/json"
 
+ORIGIN: ContextVar[Origin | None] = ContextVar("origin", default=None)
+"""The origin of the events that are written, for their header `by`. The gateway sets it after it
+has authenticated an HTTP request."""
+
 
 def new_session_id() -> str:
     """A random id for a new session, for example of a tab or a terminal."""
     return f"s-{uuid4().hex[:12]}"
+
+
+def origin_headers(default: Origin | None) -> list[tuple[str, bytes]]:
+    """The header for the event to be written. `default`: the origin to record if ORIGIN is not
+    set."""
+    origin = ORIGIN.get() or default
+    return [] if origin is None else [(HEADER, str(origin).encode())]
 
 
 class Receipt(NamedTuple):

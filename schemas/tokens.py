@@ -3,7 +3,7 @@
 Producers record the estimate in a message, folds add estimates up, and effects use estimates to
 truncate texts. Different estimates of one text would mean different budgets, so there is one
 function, in the package that all others import. Pure: standard library only. The exact counter is
-processors/advice/token_count.py.
+processors/token_count.py.
 
 Each letter, digit and mark has a weight. The first character of a run of letters, digits or marks
 has an extra weight, because a tokenizer starts a token there. Model families differ in their

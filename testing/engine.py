@@ -31,6 +31,7 @@ from ..processors.worker.effects_host import (
     generation_claim_of,
     recovered,
     tool_claim_of,
+    tool_host_of,
     work_claim_of,
 )
 from ..processors.worker.loop import Mailbox, appender
@@ -42,7 +43,7 @@ from ..processors.worker.ports import (
     EffectId,
 )
 from ..processors.worker.reports import ROLE_OF
-from ..processors.worker.worker import Worker
+from ..processors.worker.worker import Worker, WorkerParts
 from ..schemas import events as ev
 from ..schemas.codec import encode, entry_of, headers_for
 from ..schemas.events.parts import BlobRef
@@ -120,7 +121,15 @@ class Engine:
             return Store(DictBackend({}), log_end=end)
 
         self.worker = Worker(
-            identity, ROLES, self.agents, open_store, actions, self, self.log_lines.append
+            WorkerParts(
+                identity=identity,
+                roles=ROLES,
+                agents=self.agents,
+                open_store=open_store,
+                actions=actions,
+                clock=self,
+                say=self.log_lines.append,
+            )
         )
         self.reader = self.log.reader(SESSION_EVENTS, {})
         self.reader.add(self.worker.assigned([0]))
@@ -329,7 +338,7 @@ class Effects:
         )
 
     def _tool_host(self, begin: BeginTool) -> tools.ToolHost:
-        return tools.ToolHost.of(begin.agent, self._engine.blobs, self._engine._side_log)
+        return tool_host_of(begin.agent, self._engine.blobs, self._engine._side_log)
 
     def work(self, session_id: str, begin: BeginWork) -> None:
         """Begin background work."""

@@ -16,11 +16,11 @@ from ...log.blobs import BlobStore
 from ...log.errors import FoldlogError
 from ...schemas import events as ev
 from ...schemas.tokens import believed, estimate_size
-from ..advice.token_count import count
 from ..agent import Agent
 from ..fold.projections.background import ABORTED, NOT_SUMMARIZED, STOPPED
 from ..limits import Limits
 from ..memory.extraction import Extraction, extract
+from ..token_count import count
 from ..tools.output_sink import Sink, Stop
 from ..tools.run import READER, in_thread
 from ..wake.background_tasks import Task

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from ...schemas.codec import ChunkSeen, Entry
+from ...schemas.codec import CHUNK, ChunkSeen, Entry
 from ...schemas.ids import DOTS, ID_CHARS_MAX, PARTITION_KEY
 from ...schemas.record import Record
-from .chunk_runs import chunk_runs
 from .projections import partition as partition_fold
 from .projections.partition import PartitionView
 from .ruling import ACCEPTED, Ruling
@@ -31,6 +30,39 @@ def is_foldable(key: bytes | None) -> bool:
         return key.decode() not in DOTS
     except UnicodeDecodeError:
         return False
+
+
+class Run(NamedTuple):
+    """One record. If it is a chunk, `more` has the chunks of the same attempt that follow it;
+    otherwise `more` is empty."""
+
+    first: Record
+    more: list[Record]
+
+
+def chunk_runs(records: Iterable[Record]) -> list[Run]:
+    """The records of one partition as runs. The order within each session stays the same.
+
+    Most records of a log are chunks. The fold reads only a chunk's headers, which are the same for
+    all chunks of an attempt, and a chunk never changes the ruling on the next chunk of its attempt.
+    So a reader folds the first chunk of a run and only counts the others. A run may be interrupted
+    by records of other sessions, because each session is folded by itself.
+    """
+    runs: list[Run] = []
+    streaming: dict[bytes | None, Run] = {}  # by session: the run that its next chunk continues
+    for record in records:
+        key, headers = record.key, record.headers
+        run = streaming.get(key)
+        if run is not None and headers == run.first.headers:
+            run.more.append(record)
+            continue
+        run = Run(record, [])
+        runs.append(run)
+        if headers and headers[0] == CHUNK:
+            streaming[key] = run
+        else:
+            streaming.pop(key, None)
+    return runs
 
 
 class FoldedEvent(NamedTuple):

@@ -1,15 +1,15 @@
 """Formats memory for a model: quoted lines in a frame, with owner and source.
 
-Each line of an entry follows a quote mark, so that an entry can neither close the frame around it
-nor pass for the prompt. The frame of the static prefix, which states that memory is data, is in
-processors/request/. Pure: equal memory gives equal bytes, which contain no time, session id or
-counter.
+Each line of an entry follows a quote mark (request/frames.py), so that an entry can neither close
+the frame around it nor pass for the prompt. The frame of the static prefix, which states that
+memory is data, is in processors/request/. Pure: equal memory gives equal bytes, which contain no
+time, session id or counter.
 """
 
-import unicodedata
 from collections.abc import Sequence
 
 from ...schemas.memory_paths import CORE, DECISIONS, PREFERENCE_CHARS_MAX, Tier, tier_of
+from ..request.frames import QUOTE, escaped, quoted
 from .fold import MemoryEntry, MemoryView, entries_of, paths_of
 
 CORE_LINES_MAX = 100
@@ -23,8 +23,6 @@ TEXT_BYTES_MAX = 15 * 1024
 part of memory, which is 16 KiB.
 """
 
-LINE_CHARS_MAX = 400  # a longer line is cut here, but complete in load_memory
-QUOTE = "| "
 LOAD, SEARCH = "load_memory", "search_memory"
 
 WHO = {
@@ -32,36 +30,6 @@ WHO = {
     "tools": "written by an agent",
     "background": "extracted from a conversation",
 }
-
-
-def quoted(text: str, *, clip: bool = False) -> list[str]:
-    """The lines of a text, each after a quote mark. With `clip`, long lines are cut."""
-    return [QUOTE + (_clipped(line) if clip else line) for line in _lines(text)]
-
-
-def _lines(text: str) -> list[str]:
-    """The lines of a text, split at \\n only. Other breaks, such as \\r or U+2028, are escaped."""
-    lines = text.split("\n")
-    return [line if line.isprintable() else "".join(map(_shown, line)) for line in lines]
-
-
-# Control characters, line and paragraph separators, and marks that change the direction of all
-# following text, which includes the frame. Joiners stay, because emoji and several writing systems
-# need them.
-_ODD = frozenset(("Cc", "Zl", "Zp", "Cs"))
-_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
-
-def _shown(char: str) -> str:
-    if char == "\t" or (unicodedata.category(char) not in _ODD and char not in _TURNS):
-        return char
-    return f"\\u{ord(char):04x}"
-
-
-def _clipped(line: str) -> str:
-    if len(line) <= LINE_CHARS_MAX:
-        return line
-    return f"{line[:LINE_CHARS_MAX]} [{len(line) - LINE_CHARS_MAX} more characters]"
 
 
 def framed(name: str, lines: Sequence[str]) -> str:
@@ -189,7 +157,7 @@ def lines_of(count: int) -> str:
 
 def flat(text: str, chars: int = 100) -> str:
     """A text on one line, cut after `chars` characters."""
-    line = " ".join("".join(_shown(c) for c in text.replace("\n", " ")).split())
+    line = " ".join("".join(escaped(c) for c in text.replace("\n", " ")).split())
     return line if len(line) <= chars else f"{line[:chars]}..."
 
 

@@ -1,18 +1,69 @@
-"""Answers the memory queries of prompts and tools: core, index, a file, a search, todos.
+"""Answers the memory queries of prompts and tools: core, index, a file, a search, todos, facts.
 
 Every returned text is framed (framing.py). A query reads what the store has folded so far, without
 waiting; a caller that must see its own write waits first (service.py).
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ...schemas.memory_paths import TODO_CHARS_MAX
+from ..request.frames import QUOTE, quoted
 from ..search.index import Hit
 from . import framing
-from .fold import MemoryView, entries_of, open_todos
+from .fold import MemoryEntry, MemoryView, entries_of, open_todos, todo_of
 from .store import MemoryStore
 
 BEST = 5  # results of a search
+
+
+class ScopeFacts(NamedTuple):
+    """What the memory tools ask about one scope, all of the same view."""
+
+    view: MemoryView
+
+    @property
+    def why(self) -> str:
+        """The reason of the last refusal; '' if no event was refused."""
+        return self.view.why
+
+    @property
+    def loadable(self) -> str:
+        """The files that load_memory can read, as text."""
+        return framing.loadable_paths(self.view)
+
+    @property
+    def open_todo_ids(self) -> tuple[str, ...]:
+        """The ids of the open todos, in the order in which they were added."""
+        return tuple(todo.todo_id for todo in open_todos(self.view))
+
+    def author_of(self, entry_id: str) -> str | None:
+        """The role that wrote an entry; None if there is no such entry."""
+        kept = self._entry(entry_id)
+        return None if kept is None else kept.by
+
+    def path_of(self, entry_id: str) -> str | None:
+        """The file of an entry; None if there is no such entry."""
+        kept = self._entry(entry_id)
+        return None if kept is None else kept.path
+
+    def lines(self, path: str) -> str:
+        """The number of lines of a file, as text."""
+        entries = entries_of(self.view, path)
+        return framing.lines_of(sum(kept.text.count("\n") + 1 for kept in entries))
+
+    def preference(self, name: str) -> str | None:
+        """The value of a preference, or None."""
+        return dict(self.view.preferences).get(name)
+
+    def todo_status(self, todo_id: str) -> str | None:
+        """The status of a todo; None if there is no such todo."""
+        todo = todo_of(self.view, todo_id)
+        return None if todo is None else todo.status
+
+    def _entry(self, entry_id: str) -> MemoryEntry | None:
+        view = self.view
+        return view.entries[view.ids.index(entry_id)] if entry_id in view.ids else None
 
 
 class MemoryReader:
@@ -25,6 +76,10 @@ class MemoryReader:
     def view(self, scope: str) -> MemoryView:
         """The view of a scope."""
         return self._store().view(scope)
+
+    def scope(self, scope: str) -> ScopeFacts:
+        """Facts about a scope, for the memory tools."""
+        return ScopeFacts(self.view(scope))
 
     def core(self, scopes: Sequence[str]) -> str:
         """The HOT tier for the static prefix: at most 100 lines of core.md; '' without lines."""
@@ -59,7 +114,7 @@ class MemoryReader:
                 continue  # the entry was retired since it was found
             kept = view.entries[view.ids.index(entry_id)]
             lines = [
-                f"[entry {entry_id}, {framing.source_of(kept)}]", *framing.quoted(hit.snippet)
+                f"[entry {entry_id}, {framing.source_of(kept)}]", *quoted(hit.snippet)
             ]
             parts.append(framing.framed(f"scope={hit.scope} file={hit.title}", lines))
         return "\n\n".join(parts) or None
@@ -67,7 +122,7 @@ class MemoryReader:
     def todos(self, scope: str) -> str:
         """A project's open todos, framed; '' if there are none."""
         lines = [
-            framing.QUOTE + f"{todo.todo_id}: {framing.flat(todo.text, TODO_CHARS_MAX)}"
+            QUOTE + f"{todo.todo_id}: {framing.flat(todo.text, TODO_CHARS_MAX)}"
             for todo in open_todos(self.view(scope))
         ]
         return framing.framed(f"scope={scope} todos open={len(lines)}", lines) if lines else ""

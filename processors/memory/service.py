@@ -18,7 +18,7 @@ from ...producers.memory import MemoryWriter, Written
 from ...schemas.memory import MemoryWritten
 from ...schemas.topics import MEMORY_EVENTS
 from ..search.embed import Embedder
-from ..store.sqlite_errors import is_damage
+from ..sqlite_errors import is_damage
 from ..store.store import Belongs
 from .extraction import new_entries
 from .reader import MemoryReader

@@ -29,7 +29,7 @@ from ...schemas.record import Record
 from ...schemas.value import Value, replace
 from ..search.embed import Embedder
 from ..search.index import Hit, SearchIndex
-from ..store.sqlite_errors import is_damage
+from ..sqlite_errors import is_damage
 from ..store.store import Belongs
 from .fold import MemoryEntry, MemoryView, apply, initial
 

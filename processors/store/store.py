@@ -28,7 +28,7 @@ from . import views_codec
 from .rocks import DiskFailed, RocksBackend
 
 LAYOUT = 18  # increment it when the keys, or the views that the folds store, change
-FOLDS = "b76c0f10ab4e49b0"
+FOLDS = "ff2a0ed5a190ccbf"
 
 
 @cache

@@ -6,5 +6,5 @@ output_sink.py (what a running tool gets), children.py and reaper.py (its proces
 results.py and log_text.py (the result for the model), side_log.py, blob_wait.py and result_cache.py
 (what is kept of it), tiers.py (which tools a request has). search_script.py runs as a process of
 its own. builtin.py has the tools of the default agent (ALL). Other tools are in project.py
-(build_and_deploy), memory/tools.py (memory) and outside/fetch.py (fetch_url).
+(build_and_deploy), memory.py (memory) and outside/fetch.py (fetch_url).
 """

@@ -7,10 +7,10 @@ cannot outlive the run, and collects the tool's requests (reminders, triggers, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...schemas.events.parts import Trigger
 from ...schemas.ids import is_id, why_not_an_id
@@ -18,7 +18,7 @@ from .output_sink import Stop
 
 if TYPE_CHECKING:
     from ...log.blobs import BlobStore
-    from ..memory.service import MemoryService
+    from ...producers.memory import MemoryWriter, Written
     from .children import Children
     from .side_log import SideLog
 
@@ -64,6 +64,41 @@ class Abort:
         return self._stop.requested
 
 
+class ScopeMemory(Protocol):
+    """The memory of one scope at one moment. why: the reason of the last refused event, or ''."""
+
+    @property
+    def why(self) -> str: ...
+    @property
+    def loadable(self) -> str: ...
+    @property
+    def open_todo_ids(self) -> tuple[str, ...]: ...
+    def author_of(self, entry_id: str) -> str | None: ...
+    def path_of(self, entry_id: str) -> str | None: ...
+    def lines(self, path: str) -> str: ...
+    def preference(self, name: str) -> str | None: ...
+    def todo_status(self, todo_id: str) -> str | None: ...
+
+
+class MemoryQueries(Protocol):
+    """What tools ask of memory. The texts are framed for a model."""
+
+    def scope(self, scope: str) -> ScopeMemory: ...
+    def load(self, scopes: Sequence[str], path: str) -> str | None: ...
+    def search_text(self, query: str, scopes: Sequence[str]) -> str | None: ...
+    def todos(self, scope: str) -> str: ...
+
+
+class Memory(Protocol):
+    """The memory of a worker, as its tools use it; memory/service.py keeps it."""
+
+    @property
+    def reader(self) -> MemoryQueries: ...
+    def writer(self, user: str, role: str) -> MemoryWriter: ...
+    def await_folded(self, written: Written) -> bool: ...
+    def await_caught_up(self) -> bool: ...
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class ToolContext:
     """One run of one tool call. `call_key` is TURN.STEP.INDEX, `attempt` counts from 1.
@@ -87,7 +122,7 @@ class ToolContext:
     user_id: str = ""
     project_id: str | None = None
     claim_offset: int | None = None
-    memory: MemoryService | None = None
+    memory: Memory | None = None
     refs: frozenset[str] = frozenset()
     approved: bool = False
     triggers: list[Trigger] = field(default_factory=list, init=False)

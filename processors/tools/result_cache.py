@@ -27,7 +27,7 @@ from zlib import crc32
 
 from ...schemas.canonical import compact_ascii_sorted
 from ...schemas.events.parts import BlobRef, Body
-from ..store.sqlite_errors import is_damage
+from ..sqlite_errors import is_damage
 from .results import Shaped
 
 ENTRIES_MAX = 10_000

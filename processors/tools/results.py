@@ -13,7 +13,7 @@ from ...log.blobs import INLINE_BYTES_MAX, BlobError, BlobsAway, BlobStore
 from ...schemas.canonical import compact_strict_sorted
 from ...schemas.events.parts import Body
 from ...schemas.tokens import estimate, family_of, prefix
-from ..advice.token_count import count
+from ..token_count import count
 from .log_text import LOG_LINES_MAX, last_lines, looks_like_log
 from .tool import Shortened
 

@@ -15,24 +15,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...log.blobs import BlobStore
 from ...log.errors import Parked
 from ...schemas.enums import Approval, Effect
 from ...schemas.tokens import family_of
-from ..agent import Agent
 from ..limits import Limits
 from .children import Children
-from .context import Abort, ToolContext
+from .context import Abort, Memory, ToolContext
 from .outcomes import ToolClaim
 from .output_sink import Stop
 from .result_cache import ResultCache, key_of, wall_ms
 from .side_log import SideLogStore
 from .tool import Tool, ToolFailed
-
-if TYPE_CHECKING:
-    from ..memory.service import MemoryService
 
 _log = logging.getLogger("foldlog.tools")
 TRACEBACK_CHARS_MAX = 16_000  # an exception's text may contain anything that a tool was given
@@ -51,35 +47,11 @@ class ToolHost:
     side_log: SideLogStore
     workdir: Path | None = None
     results_readable: bool = False  # whether the agent has the tool that reads cut results
-    memory: "MemoryService | None" = None
+    memory: Memory | None = None
     agent: str = ""
     model: str = ""  # the model that reads the results, for counting their tokens
     cache: ResultCache | None = None  # reusable results of pure tools
     tool_env: tuple[str, ...] = ()  # globs of variables that the operator passes to commands
-
-    @classmethod
-    def of(
-        cls,
-        agent: Agent,
-        blobs: BlobStore,
-        side_log: SideLogStore,
-        memory: "MemoryService | None" = None,
-        cache: ResultCache | None = None,
-        tool_env: tuple[str, ...] = (),
-    ) -> "ToolHost":
-        """The host of an agent's tools."""
-        return cls(
-            limits=agent.limits,
-            blobs=blobs,
-            side_log=side_log,
-            workdir=agent.workdir,
-            results_readable=agent.tool(READER) is not None,
-            memory=memory,
-            agent=agent.name,
-            model=agent.model,
-            cache=cache,
-            tool_env=tool_env,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from ..fold.projections.background import Large, Work, WorkKind
 from ..fold.projections.compaction import has_summary, in_force, kept_from
 from ..fold.projections.context_view import Fragment, fragment_tokens, place_of_result
 from ..fold.views import SessionViews
-from ..memory.extraction import extraction_request
 from ..request.blocks import raw_blocks, whole_of
 from ..request.build import compaction_request
+from ..request.extraction import extraction_request
 from ..request.layers import NO_LAYERS
 from ..request.left_out import as_sent
 from ..request.prefix import layers_of

@@ -19,45 +19,12 @@ from ...schemas.canonical import compact_ascii
 from ...schemas.tabs import key_of
 from ...schemas.topics import USER_SESSIONS
 from ..fold.views import SessionViews
-from ..store.partition_cache import may_owe
-from .worker import Worker
 
 ANNOUNCED_MAX = 50_000  # sessions remembered as announced; others are announced again
 _Announcement = tuple[int, bytes | None]
 """An announced session: the first offset at which this process owned the session's partition, and
 the announced value.
 """
-
-
-def announce(
-    worker: Worker,
-    producer: Producer,
-    partitions: int,
-    post: Callable[[Callable[[], None]], None],
-    say: Callable[[str], None],
-    also: Callable[[SessionViews], None] = lambda _views: None,
-) -> "Announcer":
-    """Make a worker announce its sessions. also: called with the views of each changed session."""
-    def since(session_id: str) -> int:
-        owned = worker.owned.get(partition_for(session_id, partitions))
-        return -1 if owned is None else owned.takes_from
-
-    tabs = Announcer(producer, partitions, post, lambda name: mark_idle(worker, name), say, since)
-
-    def on_change(views: SessionViews) -> None:
-        tabs.announce(views)
-        also(views)
-
-    worker.on_change, worker.is_unannounced = on_change, tabs.is_unannounced
-    return tabs
-
-
-def mark_idle(worker: Worker, session_id: str) -> None:
-    """Mark an announced session as idle in the store, if it has no obligation."""
-    for owned in worker.owned.values():
-        views = owned.hot(session_id)
-        if views is not None and not may_owe(views, worker.rules.get(views.turn.agent)):
-            owned.store.mark_idle(session_id)
 
 
 class Announcer:

@@ -41,20 +41,21 @@ from ..store.state_dir import StateDir
 from ..store.store import Belongs, Store, fold_version
 from ..tools.result_cache import ResultCache
 from ..tools.side_log import SideLogStore
-from .announce import announce
+from .actions import Actions
+from .announce import Announcer
 from .dead_letters import WrittenLetters
 from .deaths import Registry
 from .effects_host import EffectsHost
 from .layers_reader import LayersReader
 from .loop import Loop, Mailbox, appender
 from .lost_effects import LostEffects
-from .meter import Meter, MeteredActions
+from .meter import Meter
 from .outbox import Outbox
 from .reports import Reports
 from .same_agents import demand_after_rebalance, demand_same_agents, group_of, label_of
 from .snapshot_maker import SnapshotMaker
 from .topic_watch import TopicWatch
-from .worker import Identity, Worker
+from .worker import Identity, Worker, WorkerParts
 
 ROLES = partition.ROLES
 DECIDERS = {"sessions", "tools"}  # roles that need an agent's tools, including those of MCP servers
@@ -177,9 +178,10 @@ class Parts:
         *,
         watch: bool = False,
         rolling: bool = False,
-        alone: bool = False,
+        only: str | None = None,
     ) -> None:
-        """rolling: start even if live workers serve other agents. alone: join no consumer group."""
+        """rolling: start even if live workers serve other agents. only: do the work of this session
+        alone, and join no consumer group."""
         self.settings = settings
         channels = settings.demand_channels() if "delivery" in roles else {}
         self.state = StateDir(settings.state_dir, worker_id)
@@ -187,7 +189,7 @@ class Parts:
         self.log: Log = open_log(settings)
         demand_topics(self.log, settings.partitions, settings.replication, notes=True)
         self.identity = Identity(self.state.worker_id, uuid.uuid4().hex[:8])
-        agents = self._digest(agents, rolling or alone)
+        agents = self._digest(agents, rolling or only is not None)
         self.blobs = open_blobs(settings)
         self.fatal: list[BaseException] = []
         self.mail = Mailbox()
@@ -218,7 +220,7 @@ class Parts:
             tool_env=settings.tool_env,
         )
         layers = LayersReader(settings, self.memory, say)
-        self.actions = MeteredActions(
+        self.actions = Actions(
             self.identity.owner,
             appender(self.producer, self.mail),
             self.effects,
@@ -231,21 +233,38 @@ class Parts:
             layers,
             layers.todos,
         )
-        self.meter = self.actions.meter = Meter(load_prices(settings.prices))
+        self.meter = Meter(load_prices(settings.prices))
         self.snapshots = snapshots_of(settings)
         self.opener = StoreOpener(
             self._store_directory, say, self.snapshots, settings.snapshot_records
         )
-        self.worker = Worker(
-            self.identity, roles, agents,
-            self._open_store, self.actions, SystemClock(), say, self.announced,
-            settings.session_cache_mb,
-        )
         self.letters = WrittenLetters(self.log, say)
-        self.worker.has_letter = self.letters.has
-        self.snapshot_maker = None if alone else self._snapshot_maker()
-        self._watch_sessions(watch)
+        self.snapshot_maker = None if only is not None else self._snapshot_maker()
+        self.token_advisor = self._token_advisor(watch)
+        self.lost_effects = LostEffects(self.log, self.effects, self.actions.read_blob, say)
+        self.worker = Worker(
+            WorkerParts(
+                identity=self.identity,
+                roles=roles,
+                agents=agents,
+                open_store=self._open_store,
+                actions=self.actions,
+                clock=SystemClock(),
+                say=say,
+                announced=self.announced,
+                session_cache_mb=settings.session_cache_mb,
+                is_dead=self._registry().is_dead,
+                lost_effects=self.lost_effects,
+                announcer=self._announcer() if "sessions" in roles else None,
+                check_tokens=self.token_advisor.check if watch and "sessions" in roles else None,
+                make_snapshots=self.snapshot_maker.check if self.snapshot_maker else None,
+                has_letter=self.letters.has,
+                meter=self.meter,
+                only=only,
+            )
+        )
         self.loop = self._loop(rolling)
+        self.topic_watch = TopicWatch(self.log, self.loop.topic_is)
 
     def _digest(self, agents: Iterable[Agent], may_differ: bool) -> tuple[Agent, ...]:
         agents = tuple(agents)
@@ -254,35 +273,37 @@ class Parts:
             demand_same_agents(self.log, self.identity.worker_id, self.announced, say)
         return agents
 
-    def _watch_sessions(self, watch: bool) -> None:
+    def _token_advisor(self, watch: bool) -> TokenAdvisor:
         spread = partitions_of(self.log)
         sizes = self.state.path / PROMPT_SIZES if watch else None
-        self.token_advisor = TokenAdvisor(
-            say, lambda session_id: partition_for(session_id, spread), sizes
-        )
-        if "sessions" in self.worker.roles:
-            check = self.token_advisor.check if watch else lambda _views: None
-            partitions = self.log.partitions(USER_SESSIONS)
-            announce(self.worker, self.producer, partitions, self.mail.post, say, check)
+        return TokenAdvisor(say, lambda session_id: partition_for(session_id, spread), sizes)
 
-    def _loop(self, rolling: bool) -> Loop:
+    def _announcer(self) -> Announcer:
+        partitions, spread = self.log.partitions(USER_SESSIONS), partitions_of(self.log)
+
+        def settled(session_id: str) -> None:
+            self.worker.mark_idle(session_id)
+
+        def since(session_id: str) -> int:
+            return self.worker.owned_since(partition_for(session_id, spread))
+
+        return Announcer(self.producer, partitions, self.mail.post, settled, say, since)
+
+    def _registry(self) -> Registry:
         registry = Registry(self.settings.home / "run")
         registry.register(self.identity.worker_id, self.state.path)
-        self.worker.deaths.is_dead = registry.is_dead
-        self.lost_effects = self.worker.lost_effects = LostEffects(
-            self.log, self.effects, self.actions.read_blob, say
-        )
+        return registry
+
+    def _loop(self, rolling: bool) -> Loop:
         label = label_of(self.announced, rolling=rolling)
         rebalanced = (lambda: None) if rolling else self._demand_same_agents
         group = group_of(self.worker.roles)
-        loop = Loop(
+        return Loop(
             *(self.log, self.worker, group, self.mail),
             label=label,
             rebalanced=rebalanced,
             opening=self._opening,
         )
-        self.topic_watch = TopicWatch(self.log, loop.topic_is)
-        return loop
 
     def _demand_same_agents(self) -> None:
         with suppress(LogUnreachable):  # checked again after the next rebalance
@@ -331,7 +352,7 @@ class Parts:
     def _snapshot_maker(self) -> SnapshotMaker | None:
         if self.snapshots is None:
             return None
-        maker = SnapshotMaker(
+        return SnapshotMaker(
             self.snapshots,
             self._store_directory,
             self.settings.snapshot_records,
@@ -342,8 +363,6 @@ class Parts:
                 lambda: self.meter.add("foldlog_snapshots", outcome)
             ),
         )
-        self.worker.make_snapshots = maker.check
-        return maker
 
     def _has_running_effect(self) -> bool:
         return any(self.effects.running(role) for role in EFFECTS)

@@ -28,11 +28,17 @@ IsDead = Callable[[str], bool | None]
 """A function that returns whether an owner is dead; None if this machine can never know."""
 
 
+def unknown(owner: str) -> None:
+    """An IsDead for a process that can know of no death."""
+
+
 class Deaths:
     """Watches the owners that held a worker's partitions before the worker."""
 
-    def __init__(self, identity: Identity, actions: Actions, role: str) -> None:
-        self.is_dead: IsDead = lambda _owner: None
+    def __init__(
+        self, identity: Identity, actions: Actions, role: str, is_dead: IsDead = unknown
+    ) -> None:
+        self._is_dead = is_dead
         self._identity, self._actions, self._role = identity, actions, role
         self._before: dict[int, set[str]] = {}
         self._checked_at = -CHECK_MS
@@ -51,7 +57,7 @@ class Deaths:
         if not self._before or now_ms - self._checked_at < CHECK_MS:
             return
         self._checked_at = now_ms
-        is_dead = cache(self.is_dead)
+        is_dead = cache(self._is_dead)
         for number, owners in list(self._before.items()):
             for owner in sorted(owners) if number in owned else ():
                 dead = is_dead(owner)

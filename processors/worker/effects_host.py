@@ -25,9 +25,10 @@ from ..fold.partial_answer import chunks_of, said_so_far
 from ..store.chunks_reader import ChunksReader
 from ..tools import call as tools
 from ..tools.blob_wait import when_stored
+from ..tools.context import Memory
 from ..tools.output_sink import Stop
 from ..tools.result_cache import ResultCache
-from ..tools.run import in_thread
+from ..tools.run import READER, in_thread
 from ..tools.side_log import SideLogStore
 from .lost_effects import Running
 from .not_begun import delivery_not_begun, failed, generation_not_begun, no_tool, work_not_begun
@@ -251,7 +252,7 @@ class EffectsHost:
             await late
 
     def _tool_host(self, agent: Agent) -> tools.ToolHost:
-        return tools.ToolHost.of(
+        return tool_host_of(
             agent, self._blobs, self._side_log, self._memory, self._results, self._tool_env
         )
 
@@ -420,6 +421,29 @@ def tool_claim_of(session_id: str, begin: BeginTool) -> tools.ToolClaim:
         project_id=begin.project_id,
         claim_offset=begin.claim.offset,
         refs=begin.refs,
+    )
+
+
+def tool_host_of(
+    agent: Agent,
+    blobs: BlobStore,
+    side_log: SideLogStore,
+    memory: Memory | None = None,
+    cache: ResultCache | None = None,
+    tool_env: tuple[str, ...] = (),
+) -> tools.ToolHost:
+    """The host of an agent's tools."""
+    return tools.ToolHost(
+        limits=agent.limits,
+        blobs=blobs,
+        side_log=side_log,
+        workdir=agent.workdir,
+        results_readable=agent.tool(READER) is not None,
+        memory=memory,
+        agent=agent.name,
+        model=agent.model,
+        cache=cache,
+        tool_env=tool_env,
     )
 
 

@@ -23,7 +23,6 @@ from .effects_host import CLIENT_THREAD
 from .page_access import JSON, Answer, text
 from .pages import Pages
 from .same_agents import AgentsDiffer
-from .status import status_of
 from .supervise import DISK_FULL, LOG_UNREACHABLE, MISUSE
 from .worker_thread import WorkerThread
 
@@ -217,7 +216,7 @@ class _Host:
             case _ if parts is None:
                 return None
             case "/status":
-                shown = {**status_of(parts.worker), "mcp": parts.outside.status()}
+                shown = {**metrics.status_of(parts.worker), "mcp": parts.outside.status()}
                 shown["dead_letters"] = parts.meter.total("foldlog_dead_letters")
                 shown["blobs"] = {
                     "away": parts.blobs.away, "away_s": round(parts.blobs.away_s, 1),

@@ -68,22 +68,6 @@ class _Lost:
         self.next_offset, self.sessions = next_offset, sessions
 
 
-class NoLostEffects:
-    """Reads nothing. For a worker whose effects do not run in this process."""
-
-    def partition_lost(self, owned: PartitionCache) -> None:
-        """Do nothing, because no effect runs in this process."""
-
-    def partition_regained(self, partition: int) -> None:
-        """Do nothing, because no effect ran in this process."""
-
-    def check(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
-        """Do nothing, because no effect runs in this process."""
-
-
-NO_LOST_EFFECTS = NoLostEffects()
-
-
 class LostEffects:
     """Reads lost partitions in a thread while effects run. No method blocks.
 

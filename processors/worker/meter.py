@@ -12,15 +12,12 @@ from typing import Any, NamedTuple
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
 from ...schemas.events import BY_CLASS
-from ...schemas.record import Record
 from ..advice.prices import PICO_PER_USD, PriceTable, input_cost
 from ..fold.projections import compaction, ledger, session_state
 from ..fold.projections.ledger import Spent
 from ..fold.projections.turn_view import call_of
 from ..fold.ruling import Ruling
 from ..fold.views import SessionViews
-from ..store.partition_cache import PartitionCache
-from .actions import Actions, DischargeResult
 
 SERIES_MAX = 500
 """How many values a label of a family has at most. A log may name any number of models; models
@@ -199,35 +196,3 @@ def refusal_lines(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterato
     for refusal in asked:
         if refusal.code in LOGGED_REFUSALS:
             yield f"session {entry.session_id}: {whose} was refused: {refusal.detail}"
-
-
-class MeteredActions(Actions):
-    """Actions that also count the events that were read back, the dead letters, and the WAKE rows
-    for which they wrote events.
-    """
-
-    meter: Meter
-
-    def read_back(
-        self,
-        owned: PartitionCache,
-        entry: Entry,
-        record: Record,
-        before: SessionViews,
-        ruling: Ruling,
-    ) -> None:
-        if record.offset >= owned.store.history_end:
-            self.meter.count(entry, before, ruling)
-            for line in refusal_lines(entry, before, ruling):
-                self._say(line)
-        super().read_back(owned, entry, record, before, ruling)
-
-    def discharge(self, owned, views, obligation, agent, now) -> DischargeResult:
-        done = super().discharge(owned, views, obligation, agent, now)
-        if done.written:
-            self.meter.add("foldlog_wake_rows", obligation.row)
-        return done
-
-    def dead_letter(self, record: Record, why: str) -> None:
-        self.meter.add("foldlog_dead_letters")
-        super().dead_letter(record, why)

@@ -1,18 +1,19 @@
-"""Renders metrics for Prometheus. Only this file imports prometheus_client, when it is first used.
+"""Renders what a worker shows to operators: its status, and metrics for Prometheus. Only this file
+imports prometheus_client, when it is first used.
 
 The worker's gauges are computed here from the current state of the process. The counters come from
 the worker's meter.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...log.errors import LogUnreachable, TopicMissing
 from ...schemas.topics import SESSION_EVENTS
 from ..fold.projections.partition import ROLES
 from ..store.clocks import Reading, in_words
 from .meter import Family
-from .status import status_of
+from .worker import Worker
 
 if TYPE_CHECKING:
     from .assemble import Parts
@@ -38,6 +39,31 @@ CACHE_BYTES = Family("foldlog_session_cache_bytes", "gauge",
 CACHE_SESSIONS = Family("foldlog_session_cache_sessions", "gauge", "Sessions kept in memory.")
 CACHE_LOADS = Family("foldlog_session_cache_loads", "counter", "Sessions read from a store.")
 IN_FLIGHT = Family("foldlog_written_not_read_back", "gauge", "Produced records not read back yet.")
+
+
+def status_of(worker: Worker) -> dict[str, Any]:
+    """The worker's state. This is called in another thread than the worker's."""
+    return {
+        "owner": worker.identity.owner,
+        "roles": list(worker.roles),
+        "agents": sorted(worker.agents),
+        "rulings": dict(worker.rulings),
+        "clock_skew_ms": worker.skew_ms(),
+        "session_cache": {
+            "bytes": worker.hot_sessions.bytes,
+            "bytes_max": worker.hot_sessions.bytes_max,
+            "sessions": len(worker.hot_sessions),
+            "loaded": worker.hot_sessions.loaded,
+        },
+        "partitions": {
+            number: {
+                "offset": owned.next_offset,
+                "held": sorted(worker.held(owned)),
+                "stuck": dict(owned.stuck),
+            }
+            for number, owned in list(worker.owned.items())
+        },
+    }
 
 
 def exposition(families: Mapping[Family, Samples]) -> bytes:

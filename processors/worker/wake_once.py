@@ -35,9 +35,8 @@ def wake_session(
     directory. This process takes the session's partition. If a worker elsewhere holds the
     partition, it takes it back after a session timeout.
     """
-    parts = Parts(settings, agents, roles, None, alone=True)
+    parts = Parts(settings, agents, roles, None, only=session_id)
     worker = parts.worker
-    worker.only = session_id
     partition = partition_for(session_id, partitions_of(parts.log))
     try:
         reader = parts.log.reader(SESSION_EVENTS, worker.assigned([partition]))

@@ -8,6 +8,7 @@ passed in, so the simulator runs the same code.
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -25,9 +26,8 @@ from .. import crash_points
 from ..agent import Agent
 from ..agent_digest import digests_of
 from ..effects.failed_turns import failed_turn
-from ..fold.chunk_runs import chunk_runs
 from ..fold.ruling import ACCEPTED
-from ..fold.sessions import KEY_BYTES_MAX, fold_event, is_foldable
+from ..fold.sessions import KEY_BYTES_MAX, chunk_runs, fold_event, is_foldable
 from ..fold.views import SessionViews
 from ..store.clocks import Clock, ClockWatch, Reading, anchor_of, produced_header, reading
 from ..store.fork_seeds import foldable_entry
@@ -37,9 +37,11 @@ from ..store.partition_cache import OpenStore, OtherLog, PartitionCache, may_owe
 from ..store.rocks import DiskFailed
 from ..wake.decide import rules_of
 from ..wake.facts import Obligation, owed_to_end, wake
-from .actions import Actions, left_alone
-from .deaths import Deaths
-from .lost_effects import NO_LOST_EFFECTS, LostEffects, NoLostEffects
+from .actions import Actions, DischargeResult, left_alone
+from .announce import Announcer
+from .deaths import Deaths, IsDead, unknown
+from .lost_effects import LostEffects
+from .meter import Meter, refusal_lines
 
 ASK_TIME_MS = 300_000  # between PARTITION_TAKENs that only measure broker time
 BLOBS_RETRY_MS = 1_000  # between two tries of a session that needs a blob store that is away
@@ -47,44 +49,54 @@ NO_SESSION_KEY = f"the key is no session id: . or .., not UTF-8, or over {KEY_BY
 SESSION_TIMEOUT_MS = 6_000  # of the group; the shortest time between two PARTITION_TAKENs
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerParts:
+    """What a worker is made of. The parts with a default belong to the process around it, which the
+    simulator and the test kit do not have.
+    """
+
+    identity: Identity
+    roles: tuple[str, ...]
+    agents: Iterable[Agent]
+    open_store: OpenStore
+    actions: Actions
+    clock: Clock
+    say: Callable[[str], None]
+    announced: tuple[AgentDigest, ...] = ()
+    session_cache_mb: int = SESSION_CACHE_MB
+    is_dead: IsDead = unknown
+    lost_effects: LostEffects | None = None
+    announcer: Announcer | None = None
+    check_tokens: Callable[[SessionViews], None] | None = None  # called for changed sessions
+    make_snapshots: Callable[["Worker"], None] | None = None  # called in each round
+    has_letter: Callable[[Record], bool] | None = None  # whether a record has a dead letter
+    meter: Meter | None = None
+    only: str | None = None  # a session woken by hand: all others are skipped
+
+
 class Worker:
     """Folds the partitions it owns and discharges the obligations of its roles."""
 
-    def __init__(
-        self,
-        identity: Identity,
-        roles: tuple[str, ...],
-        agents: Iterable[Agent],
-        open_store: OpenStore,
-        actions: Actions,
-        clock: Clock,
-        say: Callable[[str], None],
-        announced: tuple[AgentDigest, ...] = (),
-        session_cache_mb: int = SESSION_CACHE_MB,
-    ) -> None:
-        self.identity = identity
-        self.roles = roles
-        self.agents = {agent.name: agent for agent in agents}
-        self.announced = announced or digests_of(self.agents.values())
+    def __init__(self, parts: WorkerParts) -> None:
+        self.identity = parts.identity
+        self.roles = parts.roles
+        self.agents = {agent.name: agent for agent in parts.agents}
+        self.announced = parts.announced or digests_of(self.agents.values())
         self.rules = {name: rules_of(agent) for name, agent in self.agents.items()}
-        self.actions = actions
-        self.clock = clock
+        self.actions = parts.actions
+        self.clock = parts.clock
         self.owned: dict[int, PartitionCache] = {}
-        self.hot_sessions = HotSessions(session_cache_mb * MB)
+        self.hot_sessions = HotSessions(parts.session_cache_mb * MB)
         self.rulings: dict[str, int] = {}
-        self.on_change: Callable[[SessionViews], None] | None = None  # called for changed sessions
-        self.is_unannounced: Callable[[SessionViews], bool] = lambda _views: False
-        self.lost_effects: LostEffects | NoLostEffects = NO_LOST_EFFECTS
-        self.make_snapshots: Callable[[Worker], None] = lambda _worker: None  # in each round
-        self.has_letter: Callable[[Record], bool] = lambda _record: False  # a dead letter
-        self._clock_watch = ClockWatch(say)
-        self.deaths = Deaths(identity, actions, roles[0])
-        self.only: str | None = None  # a session woken by hand: all others are skipped
+        self.deaths = Deaths(parts.identity, parts.actions, parts.roles[0], parts.is_dead)
+        self.held_up = False  # in this round: a record needs a blob store that is away
+        self._parts = parts
+        self._clock_watch = ClockWatch(parts.say)
+        self._lost_effects = parts.lost_effects
         self._seeks: dict[int, int] = {}
         self._away_until_ms = -1
-        self.held_up = False  # in this round: a record needs a blob store that is away
-        self._open_store = open_store
-        self._say = say
+        self._open_store = parts.open_store
+        self._say = parts.say
 
     # -- assignment ------------------------------------------------------------------------------
 
@@ -98,7 +110,8 @@ class Worker:
         for number in partitions:
             store = self._open_store(number, fresh=False)
             owned = self.owned[number] = PartitionCache(number, store, self.hot_sessions)
-            self.lost_effects.partition_regained(number)
+            if self._lost_effects is not None:
+                self._lost_effects.partition_regained(number)
             starts[number] = owned.first_read()
             crash_points.reach("partition.opened")
             self._take(owned)
@@ -119,14 +132,15 @@ class Worker:
             owned = self.owned.pop(number, None)
             if owned is not None:
                 crash_points.reach("partition.revoked")
-                self.lost_effects.partition_lost(owned)
+                if self._lost_effects is not None:
+                    self._lost_effects.partition_lost(owned)
                 owned.release()
                 owned.store.close()
                 self.actions.drop_partition(number)
 
     def close(self) -> None:
         """Close every store. Running effects end with the process."""
-        self.lost_effects = NO_LOST_EFFECTS
+        self._lost_effects = None
         self.revoked(list(self.owned))
 
     # -- one round -------------------------------------------------------------------------------
@@ -246,6 +260,11 @@ class Worker:
         ruling, before = event.ruling, event.before
         if ruling is not ACCEPTED:
             self.rulings[ruling.code] = self.rulings.get(ruling.code, 0) + 1
+        meter = self._parts.meter
+        if meter is not None and entry.offset >= owned.store.history_end:
+            meter.count(entry, before, ruling)
+            for line in refusal_lines(entry, before, ruling):
+                self._say(line)
         self.actions.read_back(owned, entry, record, before, ruling)
         return session_id if type(entry.event) is ChunkSeen and ruling is ACCEPTED else None
 
@@ -293,18 +312,27 @@ class Worker:
         why = getattr(entry.event, "why", "") or NO_SESSION_KEY
         if "sessions" not in self.roles or record.offset < owned.store.letters_from:
             return
-        if record.offset < owned.store.log_end and self.has_letter(record):
+        has_letter, meter = self._parts.has_letter, self._parts.meter
+        if has_letter is not None and record.offset < owned.store.log_end and has_letter(record):
             return  # another worker folded it, or this one with another store
+        if meter is not None:
+            meter.add("foldlog_dead_letters")
         self.actions.dead_letter(record, why)
 
     def _write(self, owned: PartitionCache) -> None:
         refolds = owned.store.is_new and owned.next_offset < owned.store.log_end
-        busy = self._may_owe if refolds else lambda v: self._may_owe(v) or self.is_unannounced(v)
+        announcer = None if refolds else self._parts.announcer
+
+        def busy(views: SessionViews) -> bool:
+            if self._may_owe(views):
+                return True
+            return announcer is not None and announcer.is_unannounced(views)
+
         for session_id, views in owned.write(busy).items():
             assert views.frozen is not None
             self._say(f"session {session_id} is frozen: {views.frozen.why}; the others continue")
-        if owned.touched:  # before any of them is evicted
-            self.lost_effects.check(map(owned.hot, owned.touched), owned.next_offset)
+        if owned.touched and self._lost_effects is not None:  # before any of them is evicted
+            self._lost_effects.check(map(owned.hot, owned.touched), owned.next_offset)
         crash_points.reach("refold.written" if refolds else "store.written")
 
     # -- waking ----------------------------------------------------------------------------------
@@ -317,10 +345,28 @@ class Worker:
         if held:
             for session_id in sorted(touched):  # sorted, so that the simulator's seeds replay
                 self.wake(owned, session_id)
-                if self.on_change is not None and (views := owned.views(session_id)) is not None:
-                    self.on_change(views)
+                if (views := owned.views(session_id)) is not None:
+                    self._changed(views)
                 owned.trim({session_id})  # an assignment may wake more than fits in memory
         owned.trim(touched)
+
+    def _changed(self, views: SessionViews) -> None:
+        if self._parts.announcer is not None:
+            self._parts.announcer.announce(views)
+        if self._parts.check_tokens is not None:
+            self._parts.check_tokens(views)
+
+    def owned_since(self, partition: int) -> int:
+        """The first offset at which this process owned a partition; -1 if it does not own it."""
+        owned = self.owned.get(partition)
+        return -1 if owned is None else owned.takes_from
+
+    def mark_idle(self, session_id: str) -> None:
+        """Mark an announced session as idle in the store, if it has no obligation."""
+        for owned in self.owned.values():
+            views = owned.hot(session_id)
+            if views is not None and not may_owe(views, self.rules.get(views.turn.agent)):
+                owned.store.mark_idle(session_id)
 
     def tick(self) -> dict[int, int]:
         """Handle what is due: timers, free slots, partitions to take again.
@@ -340,7 +386,8 @@ class Worker:
         for number, session_id in self.actions.sessions_to_retry(self._latest()):
             if number in self.owned:
                 self._with_rebuild(self._wake_and_trim, self.owned[number], session_id)
-        self.make_snapshots(self)
+        if self._parts.make_snapshots is not None:
+            self._parts.make_snapshots(self)
         return self._take_seeks()
 
     def _retake_ms(self, owned: PartitionCache) -> float:
@@ -381,7 +428,7 @@ class Worker:
     def wake(self, owned: PartitionCache, session_id: str) -> None:
         """Discharge a session's obligations that belong to this worker's roles."""
         held, views = self.held(owned), owned.views(session_id)
-        if self.only not in (None, session_id):
+        if self._parts.only not in (None, session_id):
             return
         if not held or views is None:
             return
@@ -451,8 +498,7 @@ class Worker:
             if obligation.due is not None:
                 owned.schedule_wake(views.session_id, obligation.due)
             return
-        agent = self.agents.get(views.turn.agent)
-        done = self.actions.discharge(owned, views, obligation, agent, now)
+        done = self._act(owned, views, obligation, now)
         if done.check_at is not None:
             owned.schedule_wake(views.session_id, done.check_at)
         for event in done.written:
@@ -460,6 +506,15 @@ class Worker:
                 self._say(failed_turn(views))
         if done.written and obligation.owed in ("LLM_CALLED", "TOOL_INVOKED"):
             self._claim_ahead(owned, views, done.written, now)
+
+    def _act(
+        self, owned: PartitionCache, views: SessionViews, obligation: Obligation, now: int
+    ) -> DischargeResult:
+        agent = self.agents.get(views.turn.agent)
+        done = self.actions.discharge(owned, views, obligation, agent, now)
+        if done.written and self._parts.meter is not None:
+            self._parts.meter.add("foldlog_wake_rows", obligation.row)
+        return done
 
     def _claim_ahead(
         self, owned: PartitionCache, views: SessionViews, decided: tuple[Any, ...], now: int
@@ -472,7 +527,7 @@ class Worker:
         for offset, event in enumerate(decided, owned.next_offset):
             entry = Entry(views.session_id, owned.number, offset, now, "sessions", event)
             views = fold_event(views, entry).views
-        held, agent = self.held(owned), self.agents.get(views.turn.agent)
+        held = self.held(owned)
         for obligation in wake(views, owned.partition, now, self.rules.get(views.turn.agent)):
             if obligation.owed in ("GEN_START", "TOOL_STARTED") and obligation.role in held:
-                self.actions.discharge(owned, views, obligation, agent, now)
+                self._act(owned, views, obligation, now)

@@ -13,7 +13,7 @@ from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.worker.actions import Actions
 from foldlog.processors.worker.loop import Mailbox, appender
-from foldlog.processors.worker.worker import Identity, Worker
+from foldlog.processors.worker.worker import Identity, Worker, WorkerParts
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, entry_of, headers_for
 from foldlog.schemas.events.parts import ReadBlob
@@ -39,8 +39,11 @@ class ManualWorker(RecordedEffects):
         read_blob: ReadBlob = lambda ref: b"",
         roles: tuple[str, ...] = ROLES,
         slots: int = 9,
+        **parts: Any,
     ) -> None:
+        """parts: further WorkerParts."""
         super().__init__()
+        self._parts = parts
         self.ms = 1_700_000_000_000
         self.agent = agent
         self.log = log or MemoryLog(topics(1), clock_ms=lambda: self.ms)
@@ -56,7 +59,12 @@ class ManualWorker(RecordedEffects):
     def _start(self, incarnation: str) -> None:
         identity = Identity("w", incarnation)
         actions, say = self._actions_of(identity.owner), self.lines.append
-        self.worker = Worker(identity, self._roles, [self.agent], self._open, actions, self, say)
+        self.worker = Worker(
+            WorkerParts(
+                identity=identity, roles=self._roles, agents=[self.agent], open_store=self._open,
+                actions=actions, clock=self, say=say, **self._parts,
+            )
+        )
         self.reader = self.log.reader(SESSION_EVENTS, {})
 
     def _open(self, partition: int, *, fresh: bool) -> Store:

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from foldlog.processors.advice import token_count
+from foldlog.processors import token_count
 from foldlog.schemas.tokens import (
     FAMILIES,
     NEW,

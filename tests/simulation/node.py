@@ -13,7 +13,7 @@ from foldlog.processors.store.store import Belongs, DictBackend, Store, _mismatc
 from foldlog.processors.worker.actions import Actions
 from foldlog.processors.worker.loop import Mailbox, appender
 from foldlog.processors.worker.lost_effects import LostEffects
-from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS, Identity, Worker
+from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS, Identity, Worker, WorkerParts
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -125,15 +125,17 @@ class Process:
             self.clock,
             lambda text: None,
         )
-        self.worker = SimWorker(
-            self.identity, node.roles, [node.agent], self.open_store, actions, self.clock, self.say
-        )
-        self.worker.world = world
-        self.worker.deaths.is_dead = world.is_dead
         self.lost = LostEffects(
             world.log, self.effects, world.blobs.read, self.say, threaded=False
         )
-        self.worker.lost_effects = self.lost
+        self.worker = SimWorker(
+            WorkerParts(
+                identity=self.identity, roles=node.roles, agents=[node.agent],
+                open_store=self.open_store, actions=actions, clock=self.clock, say=self.say,
+                is_dead=world.is_dead, lost_effects=self.lost,
+            )
+        )
+        self.worker.world = world
 
     # -- the arguments of the real code ----------------------------------------------------------
 

@@ -19,7 +19,7 @@ from foldlog.processors.store.store import Cursor, DictBackend, Store
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.worker.actions import Actions, InFlight, ObligationKey
 from foldlog.processors.worker.ports import EffectId
-from foldlog.processors.worker.worker import Worker
+from foldlog.processors.worker.worker import Worker, WorkerParts
 from foldlog.tests.kit.blobs import MemoryBlobs
 from foldlog.tests.kit.invariants import Violation
 from foldlog.tests.kit.recorded_actions import Begin, RecordedEffects
@@ -185,9 +185,11 @@ class Host(RecordedEffects):
         )
         name, _, incarnation = self.owner.rpartition("/")
         worker = Worker(
-            Identity(name, incarnation), ROLES, [self.agent], lambda number, fresh: Store(
-                DictBackend()
-            ), actions, self, lambda text: None, self._announced,
+            WorkerParts(
+                identity=Identity(name, incarnation), roles=ROLES, agents=[self.agent],
+                open_store=lambda number, fresh: Store(DictBackend()), actions=actions, clock=self,
+                say=lambda text: None, announced=self._announced,
+            )
         )
         if memory.begun:
             actions._begun[SESSION] = set(memory.begun)

@@ -41,6 +41,49 @@ def arrow_findings(source: Source) -> Iterator[str]:
             yield f"{at}: {source.room} may not import {found.room}"
 
 
+# ---- arrows inside processors/ ------------------------------------------------------------
+
+# The folders and files of processors/ in the order of their arrows: a part may import those of
+# the lines above its own.
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("crash_points", "limits", "mcp_server", "sqlite_errors", "token_count"),
+    ("fold", "search"),
+    ("tools",),
+    ("agent",),
+    ("agent_digest", "default_agent"),
+    ("request", "outside"),
+    ("wake", "advice"),
+    ("store",),
+    ("memory",),
+    ("effects",),
+    ("worker",),
+)
+_FLOOR_OF = {part: number for number, floor in enumerate(FLOORS) for part in floor}
+
+
+def floor_findings(source: Source) -> Iterator[str]:
+    """Finds imports inside processors/ that point upward or sideways, also those for types, and
+    parts that have no floor."""
+    if source.parts[:1] != ("processors",) or len(source.parts) < 2:
+        return
+    part = source.parts[1]
+    if part not in _FLOOR_OF:
+        yield f"{source.path}: has no place in FLOORS"
+        return
+    for found in imports(source):
+        for other in _parts_imported(found):
+            floor = _FLOOR_OF.get(other)
+            if other != part and (floor is None or floor >= _FLOOR_OF[part]):
+                yield f"{source.path}:{found.line}: {part} may not import {other}"
+
+
+def _parts_imported(found: Import) -> set[str]:
+    """The parts of processors/ that an import names."""
+    names = [candidate.split(".") for candidate in found.candidates()]
+    below = [name[2] for name in names if name[:2] == [FRONT_DOOR, "processors"] and name[2:]]
+    return set(below)
+
+
 # ---- third-party packages have one place each ---------------------------------------------
 
 
@@ -114,12 +157,11 @@ def place_findings(sources: Iterable[Source]) -> Iterator[str]:
 # ---- the pure core ------------------------------------------------------------------------
 
 CORE = ("processors/fold/", "processors/wake/", "processors/request/")
-# Values that decisions take: what an operator declares (an agent, its tools and limits), and the
-# request that extracts memory. The core may import nothing else of processors/.
+# Values that decisions take: what an operator declares (an agent, its tools and limits). The core
+# may import nothing else of processors/.
 DECLARED = (
     "processors/agent.py",
     "processors/limits.py",
-    "processors/memory/extraction.py",
     "processors/tools/tiers.py",
     "processors/tools/tool.py",
 )

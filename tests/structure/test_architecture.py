@@ -13,6 +13,7 @@ from foldlog.tests.structure.import_rules import (
     core_sources,
     environment_findings,
     export_findings,
+    floor_findings,
     loop_findings,
     place_findings,
 )
@@ -27,6 +28,10 @@ def _all(rule, sources):
 
 def test_imports_follow_the_arrows():
     demand_none(_all(arrow_findings, room_sources()))
+
+
+def test_imports_inside_processors_point_downward():
+    demand_none(_all(floor_findings, room_sources()))
 
 
 def test_each_package_is_imported_in_its_place():

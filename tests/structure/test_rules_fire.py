@@ -10,6 +10,7 @@ from foldlog.tests.structure.import_rules import (
     core_sources,
     environment_findings,
     export_findings,
+    floor_findings,
     loop_findings,
     place_findings,
 )
@@ -51,6 +52,39 @@ def _count(rule, path, text):
 )
 def test_arrows(path, text, expected):
     assert _count(arrow_findings, path, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("worker/x.py", "from ..effects.slots import Slots\nfrom .. import agent_digest", 0),
+        ("worker/x.py", "from . import actions\nfrom ...producers import checks", 0),
+        ("effects/models/x.py", "from ...tools.output_sink import Stop", 0),
+        ("effects/models/x.py", "from ...worker.reports import Reports", 1),
+        ("tools/x.py", "from ..agent import Agent", 1),
+        ("tools/x.py", "from .. import agent", 1),
+        ("tools/x.py", "if TYPE_CHECKING:\n    from ..memory.service import MemoryService", 1),
+        ("agent.py", "def f():\n    from .memory.tools import with_memory_tools", 1),
+        ("agent.py", "from .tools.tool import Tool\nfrom .limits import Limits", 0),
+        ("agent_digest.py", "from .agent import Agent", 0),
+        ("agent_digest.py", "from .default_agent import default_agent", 1),
+        ("wake/x.py", "from ..advice.prices import load_prices", 1),
+        ("wake/x.py", "from ..request.blocks import whole_of\nfrom ..fold import calls", 0),
+        ("outside/x.py", "from ..request.frames import framed", 1),
+        ("fold/x.py", "from ..search.words import words_of", 1),
+        ("limits.py", "from .fold.views import VIEWS", 1),
+        ("store/x.py", "import_module('foldlog.processors.worker.loop')", 1),
+        ("elsewhere/x.py", "", 1),
+        ("elsewhere.py", "", 1),
+        ("__init__.py", "", 0),
+    ],
+)
+def test_floors_of_processors(path, text, expected):
+    assert _count(floor_findings, f"processors/{path}", text) == expected
+
+
+def test_floors_bind_only_processors():
+    assert _count(floor_findings, "client/x.py", "from ..processors.worker import worker") == 0
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from . import errors
 from .access import Access, Foreign, Unauthenticated
 from .bodies import Bodies
-from .inert import INERT
 from .metrics import Counted
 from .parts import Gateway
 from .routes import (
@@ -53,6 +52,16 @@ ALLOWED_HEADERS = b"authorization, content-type, last-event-id, if-none-match"
 EXPOSED_HEADERS are the headers that these pages may read in responses.
 """
 EXPOSED_HEADERS = b"etag, stream-next-offset, stream-up-to-date, stream-closed, stream-cursor"
+
+INERT = {
+    b"x-content-type-options": b"nosniff",
+    b"content-security-policy": b"sandbox; default-src 'none'; frame-ancestors 'none'",
+    b"x-frame-options": b"DENY",
+}
+"""The headers that keep browsers from treating a response as an active page. All routes send them,
+and so do refused connections, because most responses contain text written by users. The inspector's
+own files send a different policy.
+"""
 
 HEADERS = {
     **INERT,

@@ -26,8 +26,7 @@ from ...processors.store.chunks_reader import chunks_reader
 from ...processors.store.snapshots import snapshots_of
 from ...producers.attachments import inspect_new
 from ...producers.checks import an_id
-from ...producers.recorded import ORIGIN
-from ...producers.sessions import Receipt
+from ...producers.sessions import ORIGIN, Receipt
 from ...reports.search.search_index import index_path
 from ...schemas.attachments import reference
 from ...schemas.events.parts import BlobRef

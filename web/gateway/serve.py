@@ -25,7 +25,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .inert import INERT
+from .app import INERT
 
 BACKLOG = 256
 IDLE_S = 75

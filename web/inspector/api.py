@@ -12,12 +12,14 @@ from ...client.contents import event_json, plain, text_of_body, type_of, whole
 from ...client.context_view import short_forms
 from ...client.show import owed_json, status_of
 from ...client.spending import cost_json, ledger_json, session_cost, sum_json
+from ...client.transcript_stream import Viewer
 from ...client.waiting import asking, doubtful, what_it_waits_for, who_lacks
 from ...log.blobs import BlobError
 from ...processors.advice.prices import PriceTable, total
 from ...processors.fold.projections.context import estimated_tokens
 from ...processors.fold.projections.ledger import ANSWER, Spent
 from ...processors.fold.projections.prefixes import standing
+from ...processors.fold.projections.transcript import Line
 from ...processors.fold.projections.turn_view import Call
 from ...processors.fold.views import SessionViews
 from ...processors.request.build import BUILDER, request_bytes, request_sha256
@@ -27,9 +29,9 @@ from ...schemas import events as ev
 from ...schemas.enums import Recovery
 from ...schemas.events.parts import ReadBlob
 from ...schemas.ids import call_key
+from ...schemas.value import replace
+from ..protocols.plain import line_json as line_of
 from .compare import differences
-from .fills import fill_of
-from .lines import line_json, open_json
 from .runs import runs_json
 from .saying import sentence
 from .summary import summary
@@ -38,6 +40,9 @@ from .why import ROWS, why_json
 
 PAGE_EVENTS = 5_000
 PAGE_LINES = 1_000
+
+FILL_PARTS = ("system", "tools", "results", "model", "people")
+"""The parts of a request, in the order in which they are drawn."""
 
 LINES_READ_MAX = 200
 """How many of the newest lines are searched for the end of the newest turn."""
@@ -95,7 +100,7 @@ def lines_json(timeline: Timeline, read: ReadBlob, since: int = 0) -> dict[str, 
     last = timeline.moments[-1]
     rows = last.views.transcript.lines
     taken = rows.since(since)[:PAGE_LINES]
-    lines = [line_json(line, read) for line in taken]
+    lines = [_line_json(line, read) for line in taken]
     upto = last.entry.offset
     return {"lines": lines, "next": since + len(lines), "count": len(rows), "upto": upto}
 
@@ -137,7 +142,7 @@ def moment_json(
         "cost": cost_json(session_cost(views.ledger, prices)),
         "cost_text": str(session_cost(views.ledger, prices)),
         "lines": len(views.transcript.lines),
-        "open": open_json(moment.viewer),
+        "open": _open_json(moment.viewer),
         "request": None if called is None else _step_and_offset(called),
     }
 
@@ -454,7 +459,7 @@ def fills_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, 
     for place in timeline.steps[max(0, until - FILLS_MAX) : until]:
         called = timeline.moments[place]
         if place not in timeline.fills:
-            timeline.fills[place] = fill_of(request_bytes(called.views, read))
+            timeline.fills[place] = _fill_of(request_bytes(called.views, read))
         event = called.entry.event
         rows.append({
             **_step_and_offset(called),
@@ -468,3 +473,57 @@ def fills_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, 
 
 FILLS_MAX = 24
 """Requests whose parts are computed at a time: each is built again from the log."""
+
+
+def _line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
+    """A line as JSON. If its blob is missing, the content says so."""
+    try:
+        return line_of(line, read)
+    except BlobError as error:
+        without_body = line_of(replace(line, body=None), read)
+        return {**without_body, "content": f"[{error}]"}
+
+
+def _open_json(viewer: Viewer) -> dict[str, Any] | None:
+    """The output of the open attempt: its tokens, joined by block."""
+    if viewer.open is None:
+        return None
+    parts: dict[tuple[int, str], list[str]] = {}
+    for token in viewer.tokens:
+        parts.setdefault((token.block, str(token.kind)), []).append(token.text)
+    return {
+        **viewer.open._asdict(),
+        "parts": [
+            {"block": block, "kind": kind, "text": "".join(texts)}
+            for (block, kind), texts in parts.items()
+        ],
+    }
+
+
+def _fill_of(body: bytes) -> dict[str, int]:
+    """The bytes of each of FILL_PARTS in a request.
+
+    The log has no token counts for these parts. Shares of bytes are exact, so the page shows them.
+    """
+    found = dict.fromkeys(FILL_PARTS, 0)
+    try:
+        request = json.loads(body)
+    except ValueError:
+        return found
+    if not isinstance(request, dict):
+        return found
+    found["system"] = _bytes(request.get("system") or "")
+    found["tools"] = _bytes(request.get("tools") or "")
+    for message in request.get("messages") or []:
+        content = message.get("content")
+        blocks = content if isinstance(content, list) else [content]
+        is_model = message.get("role") == "assistant"
+        for block in blocks:
+            is_result = isinstance(block, dict) and block.get("type") == "tool_result"
+            found["model" if is_model else "results" if is_result else "people"] += _bytes(block)
+    return found
+
+
+def _bytes(value: Any) -> int:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return len(text.encode("utf-8", "replace")) if value else 0

@@ -12,13 +12,13 @@ from foldlog.processors.advice import mistakes as rules
 from foldlog.processors.advice.mistakes import Watch, in_prefixes, mistakes
 from foldlog.processors.advice.prefix_drift import changed_parts, parts, unstable_parts
 from foldlog.processors.agent import Agent
+from foldlog.processors.default_agent import default_agent
 from foldlog.processors.fold.projections.partition import INITIAL
 from foldlog.processors.fold.rows import Rows
 from foldlog.processors.limits import DEFAULT_LIMITS
 from foldlog.processors.request.layers import Layer, Layers
 from foldlog.processors.request.prefix import Prefix, assemble
 from foldlog.processors.store.store import Cursor, DictBackend, Store
-from foldlog.processors.tools.builtin import default_agent
 from foldlog.processors.tools.results import shape
 from foldlog.processors.tools.tool import Shortened, tool
 from foldlog.processors.worker.assemble import TokenAdvisor

@@ -8,16 +8,16 @@ import sys
 from datetime import date
 
 from foldlog.processors.advice.prefix_drift import changed_parts, unstable_parts
+from foldlog.processors.default_agent import default_agent
 from foldlog.processors.request.layers import Layer, Layers
 from foldlog.processors.request.prefix import Prefix, assemble
-from foldlog.processors.tools.builtin import default_agent
 from foldlog.tests.kit.waiting import PATIENCE_S
 
 LAYERS = Layers((Layer("managed", "m.md", "rule é"), Layer("core", "memory", "- note")))
 PRINTS = """
 import sys
 from foldlog.processors.request.prefix import assemble
-from foldlog.processors.tools.builtin import default_agent
+from foldlog.processors.default_agent import default_agent
 from foldlog.tests.processors.advice.test_prefix_drift import LAYERS
 prefix = assemble(default_agent(sys.argv[1]), LAYERS)
 sys.stdout.buffer.write(prefix.system + b"\\n" + prefix.tools)

@@ -2,8 +2,7 @@
 
 from hypothesis import given, settings, strategies as st
 
-from foldlog.processors.fold.chunk_runs import chunk_runs
-from foldlog.processors.fold.sessions import FoldedSessions
+from foldlog.processors.fold.sessions import FoldedSessions, chunk_runs
 from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas.codec import CHUNK, entry_of
 from foldlog.schemas.record import Record

@@ -8,7 +8,7 @@ import pytest
 
 from foldlog.processors.memory.service import FILE
 from foldlog.processors.memory.store import MemoryStore, memory_version
-from foldlog.processors.store.sqlite_errors import is_damage
+from foldlog.processors.sqlite_errors import is_damage
 from foldlog.processors.store.store import Belongs
 from foldlog.tests.processors.memory.memory_log import (
     ANA,

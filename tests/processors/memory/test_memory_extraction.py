@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.processors.memory import extraction
-from foldlog.processors.memory.extraction import extract, extraction_request
+from foldlog.processors.memory.extraction import extract
 from foldlog.processors.memory.fold import text_of
+from foldlog.processors.request.extraction import extraction_request
 from foldlog.schemas.codec import decode, encode
 from foldlog.tests.processors.memory.memory_log import ANA, SHOP, folded
 

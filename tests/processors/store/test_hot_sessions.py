@@ -16,7 +16,6 @@ from foldlog.processors.store.hot_sessions import HotSessions
 from foldlog.processors.store.partition_cache import PartitionCache, may_owe
 from foldlog.processors.store.store import Cursor, DictBackend, Store
 from foldlog.processors.store.views_codec import view_hashes
-from foldlog.processors.worker.lost_effects import NoLostEffects
 from foldlog.schemas.codec import encode, entry_of, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.kit.agents import AGENT
@@ -48,14 +47,18 @@ def write_interleaved(rig, seed, events):
         rig.log.store(SESSION_EVENTS, 0, name.encode(), encode(event), headers)
 
 
-class Seen(NoLostEffects):
-    """The sessions whose views were checked for effects to stop, after each write."""
+class Seen:
+    """Stands for LostEffects: the sessions whose views were checked for effects to stop, after each
+    write. `memory`: returns the worker's sessions in memory."""
 
     def __init__(self, memory):
         self._memory, self.events, self.most = memory, set(), 0
 
+    def partition_regained(self, partition):
+        pass
+
     def check(self, sessions, next_offset):
-        self.most = max(self.most, self._memory.bytes)
+        self.most = max(self.most, self._memory().bytes)
         known = [views for views in sessions if views is not None]
         self.events |= {(views.session_id, views.turn.number, views.turn.open) for views in known}
 
@@ -63,10 +66,9 @@ class Seen(NoLostEffects):
 def folded(seed, events, batch, bytes_max):
     """A worker that has folded the sessions and written what was pending, in batches; also the
     most bytes that its sessions took after a batch."""
-    rig = ManualWorker(AGENT)
+    rig = ManualWorker(AGENT, lost_effects=Seen(lambda: rig.worker.hot_sessions))
     write_interleaved(rig, seed, events)
     rig.worker.hot_sessions.bytes_max = bytes_max
-    rig.worker.lost_effects = Seen(rig.worker.hot_sessions)
     rig.assign()
     most = 0
     end = -1
@@ -101,15 +103,15 @@ def test_a_bounded_worker_equals_an_unbounded_one(seed, events, batch, bytes_max
         assert view_hashes(bounded.worker.owned[0].views(name)) == view_hashes(store.load(name))
     assert sorted(store.sessions()) == sorted(same.sessions())
     assert store.busy() == same.busy()
-    seen, largest = bounded.worker.lost_effects, largest + 2_000  # while its turn was open
-    assert seen.events >= free.worker.lost_effects.events, "also those evicted within the round"
+    seen, largest = bounded.worker._lost_effects, largest + 2_000  # while its turn was open
+    assert seen.events >= free.worker._lost_effects.events, "also those evicted within the round"
     assert most <= max(bytes_max, largest)
     assert seen.most <= bytes_max + (GROUP + 1) * largest, "within a batch, too"
 
 
 def test_sessions_that_are_not_stored_yet_stay():
     cache = PartitionCache(0, Store(DictBackend()), HotSessions(1))
-    rig = ManualWorker(AGENT)
+    rig = ManualWorker(AGENT, lost_effects=Seen(lambda: rig.worker.hot_sessions))
     write_interleaved(rig, 1, 40)
     records = rig.log.records(SESSION_EVENTS, 0)
     names = {record.key.decode() for record in records}

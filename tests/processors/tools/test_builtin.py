@@ -5,11 +5,12 @@ import os
 import pytest
 
 from foldlog.processors.agent import Agent
+from foldlog.processors.default_agent import default_agent
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools import builtin as builtin_tools
-from foldlog.processors.tools.builtin import default_agent, tools
-from foldlog.processors.tools.call import ToolHost
+from foldlog.processors.tools.builtin import tools
 from foldlog.processors.tools.side_log import SideLogStore
+from foldlog.processors.worker.effects_host import tool_host_of
 from foldlog.schemas.enums import Approval, Effect
 
 
@@ -56,7 +57,7 @@ def test_S1_F_complete_stops_the_turn(bench):
 
 def test_without_a_working_directory_the_tools_fail(bench, tmp_path):
     bench.agent = Agent(name="a", model="m", tools=builtin_tools.ALL)
-    bench.host = ToolHost.of(bench.agent, bench.blobs, SideLogStore(tmp_path / "s"))
+    bench.host = tool_host_of(bench.agent, bench.blobs, SideLogStore(tmp_path / "s"))
     calls = {
         "list_directory": {},
         "read_file": {"path": "x"},
@@ -147,7 +148,7 @@ def test_unusual_files_are_read(bench):
 def test_a_small_limit_still_gives_a_line(bench):
     (bench.directory / "wide").write_text("漢" * 1_000 + "\nnext")
     bench.agent = default_agent(bench.directory, limits=Limits(result_tokens=300))
-    bench.host = ToolHost.of(bench.agent, bench.blobs, bench.host.side_log)
+    bench.host = tool_host_of(bench.agent, bench.blobs, bench.host.side_log)
     event = bench.event("read_file", path="wide")
     assert event.tokens <= 300 and event.content.ref is not None
 

@@ -11,9 +11,9 @@ from hashlib import sha256
 import psutil
 import pytest
 
-from foldlog.processors.tools.call import ToolHost
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.side_log import SideLogStore
+from foldlog.processors.worker.effects_host import tool_host_of
 from foldlog.tests.kit.programs import output_of
 from foldlog.tests.kit.waiting import within
 from foldlog.tests.processors.tools.tool_bench import RecordingSink
@@ -99,7 +99,7 @@ def test_S2_8_an_edit_that_is_repeated_after_a_crash_is_done_once(bench, before,
     assert bench.ok("edit_file", **again).startswith("already done")
     assert path.read_bytes() == after.encode()
     # Its side log is lost, too: nothing is edited twice, and nothing is said to be done.
-    bench.host = ToolHost.of(bench.agent, bench.blobs, SideLogStore(bench.directory / ".side"))
+    bench.host = tool_host_of(bench.agent, bench.blobs, SideLogStore(bench.directory / ".side"))
     if old != new:
         bench.failed("edit_file", **again)
     assert path.read_bytes() == after.encode()
@@ -191,17 +191,18 @@ _WORKER = """
 import asyncio, sys
 from hashlib import sha256
 from pathlib import Path
-from foldlog.processors.tools.builtin import default_agent
+from foldlog.processors.default_agent import default_agent
 from foldlog.processors.tools.side_log import SideLogStore
 from foldlog.processors.tools.output_sink import Stop
-from foldlog.processors.tools.call import ToolClaim, ToolHost, run
+from foldlog.processors.tools.call import ToolClaim, run
+from foldlog.processors.worker.effects_host import tool_host_of
 from foldlog.log.blobs import BlobStore
 class Sink:
     async def outcome(self, session_id, event):
         print(event, flush=True)
 async def main(state, work, args):
     agent = default_agent(work)
-    host = ToolHost.of(agent, BlobStore(state / "blobs"), SideLogStore(state / "side"))
+    host = tool_host_of(agent, BlobStore(state / "blobs"), SideLogStore(state / "side"))
     claim = ToolClaim(
         session_id="s1", turn=1, step=1, index=0, attempt=1, name="run_command", effect="once",
         approval="ask", args_sha256=sha256(args).hexdigest(), timeout_ms=60000,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from foldlog.log.blobs import INLINE_BYTES_MAX, BlobStore
-from foldlog.processors.advice import token_count
+from foldlog.processors import token_count
 from foldlog.processors.tools import results
 from foldlog.processors.tools.builtin import read_result
 from foldlog.processors.tools.results import PREVIEW_CHARS, shape

@@ -9,9 +9,10 @@ import pytest
 
 from foldlog.processors.agent import Agent
 from foldlog.processors.outside.connection import OutcomeUnknown
-from foldlog.processors.tools.call import ToolHost, gave_up, not_run, run
+from foldlog.processors.tools.call import gave_up, not_run, run
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.tool import ToolFailed, tool
+from foldlog.processors.worker.effects_host import tool_host_of
 from foldlog.schemas.events import ToolFailedUncertain
 from foldlog.schemas.events.parts import Trigger
 from foldlog.tests.processors.tools.tool_bench import (
@@ -224,7 +225,7 @@ def test_a_call_whose_earlier_attempt_may_have_run_is_an_error(host):
 
 def test_a_host_takes_its_values_from_the_agent(tmp_path, host):
     agent = Agent(name="a", model="m", tools=[NEVER], limits=LIMITS, workdir=tmp_path)
-    made = ToolHost.of(agent, host.blobs, host.side_log)
+    made = tool_host_of(agent, host.blobs, host.side_log)
     assert (made.limits, made.workdir, made.results_readable) == (LIMITS, tmp_path, False)
     shows_workdir = replace(NEVER, function=lambda ctx, a=0: str(ctx.workdir))
     assert run_once(shows_workdir, made).text == str(tmp_path)

@@ -5,12 +5,13 @@ import json
 from hashlib import sha256
 
 from foldlog.log.blobs import BlobStore
+from foldlog.processors.default_agent import default_agent
 from foldlog.processors.limits import Limits
-from foldlog.processors.tools.builtin import default_agent
 from foldlog.processors.tools.call import ToolClaim, ToolHost, run
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.side_log import SideLogStore
 from foldlog.processors.tools.tool import tool
+from foldlog.processors.worker.effects_host import tool_host_of
 from foldlog.schemas import codec
 
 EFFECTS = ["pure", "idempotent", "once"]
@@ -91,7 +92,7 @@ class Bench:
         self.directory = directory
         self.agent = default_agent(directory)
         self.blobs = BlobStore(state / "blobs")
-        self.host = ToolHost.of(self.agent, self.blobs, SideLogStore(state / "side_log"))
+        self.host = tool_host_of(self.agent, self.blobs, SideLogStore(state / "side_log"))
         self.calls = 0
 
     async def begin(self, name, sink, stop, attempt=1, **arguments):

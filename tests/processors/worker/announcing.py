@@ -8,13 +8,14 @@ from time import monotonic
 
 from foldlog.log.door import Log
 from foldlog.log.errors import LogBusy
+from foldlog.log.partition import partition_for
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.worker.actions import Actions
-from foldlog.processors.worker.announce import announce
+from foldlog.processors.worker.announce import Announcer
 from foldlog.processors.worker.assemble import SystemClock
 from foldlog.processors.worker.loop import Mailbox, appender
-from foldlog.processors.worker.worker import Identity, Worker
+from foldlog.processors.worker.worker import Identity, Worker, WorkerParts
 from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS
 from foldlog.tests.kit.agents import AGENT
 from foldlog.tests.kit.recorded_actions import RecordedEffects
@@ -45,12 +46,18 @@ class Announcing:
             Slots(1), Slots(1), SystemClock(), self.output.append,
         )
         identity = Identity("w", str(self.incarnation))
-        self.worker = Worker(
-            identity, ("sessions",), [AGENT], self._open, actions, SystemClock(), self.output.append
-        )
-        announcer = Loses() if loses else Full(producer, refusals)
         partitions = self.log.partitions(USER_SESSIONS)
-        announce(self.worker, announcer, partitions, self.mail.post, self.output.append)
+        announcer = Announcer(
+            Loses() if loses else Full(producer, refusals), partitions, self.mail.post,
+            lambda name: self.worker.mark_idle(name), self.output.append,
+            lambda name: self.worker.owned_since(partition_for(name, partitions)),
+        )
+        self.worker = Worker(
+            WorkerParts(
+                identity=identity, roles=("sessions",), agents=[AGENT], open_store=self._open,
+                actions=actions, clock=SystemClock(), say=self.output.append, announcer=announcer,
+            )
+        )
         self.reader = self.log.reader(SESSION_EVENTS, {})
         self.reader.add(self.worker.assigned(range(self.log.partitions(SESSION_EVENTS))))
         return self

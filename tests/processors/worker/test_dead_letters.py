@@ -18,8 +18,8 @@ def poison(log: MemoryLog) -> int:
 
 def worker(log: MemoryLog, incarnation: str) -> ManualWorker:
     """A worker with an empty disk, which has read the log."""
-    rig = ManualWorker(AGENT, incarnation, log)
-    rig.worker.has_letter = WrittenLetters(log, rig.lines.append).has
+    written = WrittenLetters(log, lambda text: rig.lines.append(text))
+    rig = ManualWorker(AGENT, incarnation, log, has_letter=written.has)
     rig.assign()
     rig.settle()
     return rig

@@ -47,8 +47,9 @@ def took_over(dead: bool | None) -> ManualWorker:
     before.settle()
     before.write("models", answered(call("look")))
     before.settle()
-    rig = ManualWorker(AGENT, "2", log=before.log)
-    rig.worker.deaths.is_dead = lambda owner: dead if owner == "other/1" else None
+    rig = ManualWorker(
+        AGENT, "2", log=before.log, is_dead=lambda owner: dead if owner == "other/1" else None
+    )
     for role in ROLES:
         epoch = rig.write(role, ev.PartitionTaken(role=role, owner="other/1"), key="#partition")
     start = {"turn": 1, "step": 1, "index": 0, "attempt": 1, "owner": "other/1", "epoch": epoch}
@@ -80,9 +81,8 @@ def test_a_lock_is_checked_once_for_all_partitions_and_never_the_own_one():
     """The defect: a restarted worker checked its own lock twice a second for each partition, for
     ever."""
     checked: list[str] = []
-    rig = ManualWorker(AGENT, "2")
+    rig = ManualWorker(AGENT, "2", is_dead=checked.append)  # returns None: unknown
     deaths = rig.worker.deaths
-    deaths.is_dead = lambda owner: checked.append(owner)  # returns None: unknown
     before = PartitionView((Holder("models", "other/1", 1), Holder("sessions", "w/1", 0)))
     owned = {number: PartitionCache(number, Store(DictBackend())) for number in (0, 1, 2)}
     for one in owned.values():

@@ -35,6 +35,12 @@ class _Outage(ManualWorker):
 
     fails = 0
 
+    def __init__(self, agent: Agent) -> None:
+        super().__init__(agent, has_letter=lambda record: self.has_letter(record))
+
+    def has_letter(self, _record) -> bool:
+        return False
+
     def _open(self, partition: int, *, fresh: bool) -> Store:
         if self.fails:
             self.fails -= 1
@@ -67,7 +73,7 @@ def _unread(rig: ManualWorker, loop: Loop) -> None:
             raise rig.error("the log stopped responding")
         return False
 
-    rig.fails, rig.worker.has_letter = 0, has_letter
+    rig.fails, rig.has_letter = 0, has_letter
     rig.log.store(SESSION_EVENTS, 0, b"..", b"", ())
 
 

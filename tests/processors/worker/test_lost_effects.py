@@ -46,16 +46,21 @@ class LosingWorker(ManualWorker):
 
     def __init__(self, agent: Agent = AGENT, *, threaded: bool = False) -> None:
         self.blobs: dict[str, bytes] = {}
-        super().__init__(
-            agent, roles=(*ROLES, "background"), read_blob=lambda ref: self.blobs[ref.sha256]
-        )
         self.ended: set[int] = set()
         self.output: list[str] = []
         self.has_stopped = threading.Event()
+        self._threaded = threaded
+        super().__init__(agent, roles=(*ROLES, "background"), read_blob=self._read)
+
+    def _read(self, ref) -> bytes:
+        return self.blobs[ref.sha256]
+
+    def _start(self, incarnation: str) -> None:
         self.lost = LostEffects(
-            self.log, self, self.worker.actions.read_blob, self.output.append, threaded=threaded
+            self.log, self, self._read, self.output.append, threaded=self._threaded
         )
-        self.worker.lost_effects = self.lost
+        self._parts["lost_effects"] = self.lost
+        super()._start(incarnation)
 
     def begun(self) -> list[Running]:
         return [

@@ -6,16 +6,13 @@ from foldlog.log.blobs import BlobError, BlobStore
 from foldlog.log.faults import LOST, Faults
 from foldlog.processors.advice.prices import list_prices
 from foldlog.processors.agent import Agent
-from foldlog.processors.effects.slots import Slots
 from foldlog.processors.store import partition_cache as partition_cache_module
 from foldlog.processors.tools.tool import tool
-from foldlog.processors.worker.loop import Mailbox, appender
-from foldlog.processors.worker.meter import Meter, MeteredActions
+from foldlog.processors.worker.meter import Meter
 from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.kit.manual_worker import (
-    INLINE,
     ROLES,
     SESSION,
     ManualWorker,
@@ -372,17 +369,13 @@ def test_a_full_disk_ends_the_worker_and_blames_no_session(tmp_path):
 class Metered(ManualWorker):
     """A worker that counts."""
 
-    def _start(self, incarnation):
-        self._actions_of = lambda owner: MeteredActions(
-            owner, appender(self.log.producer(), Mailbox()), self, INLINE.body, lambda ref: b"",
-            Slots(9), Slots(9), self, self.lines.append,
-        )
-        super()._start(incarnation)
-        self.worker.actions.meter = Meter(list_prices())
+    def __init__(self, *args):
+        self.meter = Meter(list_prices())
+        super().__init__(*args, meter=self.meter)
 
     @property
     def counted(self) -> int:
-        return self.worker.actions.meter.total("foldlog_events")
+        return self.meter.total("foldlog_events")
 
 
 def test_each_event_is_counted_by_one_worker_also_if_the_next_one_has_an_empty_disk():

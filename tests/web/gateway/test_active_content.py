@@ -10,7 +10,7 @@ import pytest
 from foldlog.tests.web.gateway.served import SECRET
 from foldlog.tests.web.inspector.sessions import asking
 from foldlog.web.gateway.access import token_for
-from foldlog.web.gateway.inert import INERT
+from foldlog.web.gateway.app import INERT
 
 EVIL = """<!doctype html><title>harmless</title><h1>hello</h1><script>
 document.title = "it ran";

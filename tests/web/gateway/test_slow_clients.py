@@ -25,8 +25,8 @@ from foldlog.tests.kit.played import memory_log, settings_in
 from foldlog.tests.kit.waiting import PATIENCE_S, until
 from foldlog.tests.web.gateway.served import SECRET, served
 from foldlog.web.gateway import hub as hub_module, serve
+from foldlog.web.gateway.app import INERT
 from foldlog.web.gateway.event_stream import EventStream
-from foldlog.web.gateway.inert import INERT
 from foldlog.web.gateway.routes import durable as routes_durable
 from foldlog.web.gateway.serve import (
     BACKLOG,

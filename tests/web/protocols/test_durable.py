@@ -9,7 +9,7 @@ from foldlog.schemas.canonical import compact
 from foldlog.tests.golden import golden
 from foldlog.tests.web.protocols.shown_histories import golden_session
 from foldlog.web.protocols.durable import reading as durable
-from foldlog.web.protocols.durable.session import SessionStream
+from foldlog.web.protocols.durable.reading import SessionStream
 
 PLACES = st.integers(0, 2**63 - 1)
 

@@ -17,8 +17,7 @@ from starlette.responses import JSONResponse, Response
 from ....processors.fold.views import SessionViews
 from ....producers.checks import Invalid
 from ...protocols.durable import reading as durable
-from ...protocols.durable.reading import BadOffset, Page
-from ...protocols.durable.session import SessionStream
+from ...protocols.durable.reading import BadOffset, Page, SessionStream
 from ..event_stream import EventStream
 from ..parts import Gateway
 from ..subscriptions import HEARTBEAT_S, Subscription

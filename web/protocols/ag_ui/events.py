@@ -10,11 +10,15 @@ the message.
 """
 
 import json
+from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any, assert_never
 
 from ....client.contents import no_text, text_of, whole
 from ....client.transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
+from ....processors.fold.projections.ledger import ANSWER, LedgerView, Spent
 from ....processors.fold.projections.session_state import SessionState, as_json
 from ....processors.fold.projections.transcript import Line
 from ....processors.fold.views import SessionViews
@@ -22,7 +26,6 @@ from ....schemas.events.parts import ReadBlob
 from .attempt_output import AttemptOutput
 from .calls import Calls
 from .messages import Event, Message, Messages, answer, event, snapshots
-from .usage import spent_in, usage_of
 
 VERSION = "1.0"
 CANCELLED = ("cancelled", "interrupted", "terminated")
@@ -157,9 +160,9 @@ class Encoder:
         else:
             return
         self._emit(*self._open_ends())
-        rows = spent_in(views.ledger, self.turn, self._closed, self._offset)
+        rows = _spent_in(views.ledger, self.turn, self._closed, self._offset)
         if rows:
-            finished["usage"] = usage_of(rows)
+            finished["usage"] = _usage_of(rows)
         self._closed = self._offset
         self._emit(finished)
         self.run, self._step, self._output, self._finish = None, None, None, finished
@@ -298,3 +301,29 @@ class Encoder:
         for one in events:
             self.messages.apply(one)
         self._out += events
+
+
+def _spent_in(ledger: LedgerView, turn: int, after: int, upto: int) -> list[Spent]:
+    """A turn's attempts that reported after the offset `after`, up to `upto`. Background work
+    belongs to no turn, so to no run.
+    """
+    first = bisect_right(ledger.spent, after, key=attrgetter("offset"))
+    rows = ledger.spent.since(first)
+    return [r for r in rows if (r.kind, r.turn) == (ANSWER, turn) and r.offset <= upto]
+
+
+def _usage_of(rows: Iterable[Spent]) -> list[dict[str, Any]]:
+    """One TokenUsage per model, in order of first use. The log does not name the provider."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        parts = {
+            "inputTokens": row.read_tokens,
+            "outputTokens": row.output_tokens,
+            "totalTokens": row.read_tokens + row.output_tokens,
+            "cachedInputTokens": row.cache_read_tokens,
+            "cacheWriteInputTokens": row.cache_write_tokens,
+        }
+        so_far = found.setdefault(row.model, {"model": row.model} if row.model else {})
+        for name, tokens in parts.items():
+            so_far[name] = so_far.get(name, 0) + tokens
+    return list(found.values())

@@ -1,14 +1,23 @@
-"""Durable Streams: offsets, pages and their encoding. Pure.
+"""Durable Streams: a session as a stream, its offsets, its pages and their encoding. Pure.
 
-A stream is a list of appends at places in one partition. An offset names the place to continue
-from: the partition and the next log offset, zero-padded so that offsets sort as strings.
+A stream is a list of appends at places in one partition: the lines of the transcript, each a
+message of plain JSON. Streaming output is left out, because it may be superseded and a durable
+stream never changes: an answer is appended once it is settled. An offset names the place to
+continue from: the partition and the next log offset, zero-padded so that offsets sort as strings.
 """
 
 import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
-from ....schemas.canonical import compact_ascii
-from .session import SessionStream
+from ....processors.fold.projections.transcript import Line
+from ....processors.fold.views import SessionViews
+from ....schemas.canonical import compact, compact_ascii
+from ....schemas.events.parts import ReadBlob
+from ..plain import line_json
 
 START, NOW = "-1", "now"
 JSON = "application/json"
@@ -40,6 +49,32 @@ class Page(NamedTuple):
     place: int
     up_to_date: bool
     closed: bool
+
+
+class SessionStream:
+    """A session's views as a stream.
+
+    The stream is closed if the session is terminated and none of its calls is in doubt.
+    """
+
+    def __init__(self, views: SessionViews, read: ReadBlob) -> None:
+        self._lines, self._read = views.transcript.lines, read
+        turn = views.turn
+        self.tail = self._lines[-1].offset + 1 if len(self._lines) else 0
+        self.closed = turn.terminated and not turn.open and not turn.doubts
+
+    def since(self, place: int) -> Iterator[tuple[int, list[bytes]]]:
+        """The lines of each event from a place on.
+
+        All inherited lines of a fork belong to its first event.
+        """
+        first = bisect_left(self._lines, place, key=attrgetter("offset"))
+        for offset, lines in groupby(self._lines.since(first), attrgetter("offset")):
+            yield offset + 1, [_frame(line, self._read) for line in lines]
+
+
+def _frame(line: Line, read: ReadBlob) -> bytes:
+    return compact(line_json(line, read)).encode()
 
 
 def offset_of(partition: int, place: int) -> str:

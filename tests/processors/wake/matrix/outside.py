@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from foldlog.processors.memory.service import MemoryService
-from foldlog.processors.memory.tools import MEMORY_TOOLS
 from foldlog.processors.request.layers import FILES, Layers
+from foldlog.processors.tools.memory import MEMORY_TOOLS
 from foldlog.processors.worker.instruction_files import read_layers
 from foldlog.schemas.topics import MEMORY_EVENTS
 from foldlog.tests.processors.tools.tool_bench import make_host, run_once
@@ -24,6 +24,7 @@ READS = {
     "core": "memory.entries",
     "index": "memory.entries",
     "load": "memory.entries",
+    "scope": "memory.entries",
     "search": "memory.entries",
     "search_text": "memory.entries",
     "view": "memory.entries",

@@ -9,7 +9,7 @@ from functools import cache
 from types import ModuleType
 from typing import NamedTuple
 
-from ...schemas.tokens import NEW, OLD, estimate, family_of
+from ..schemas.tokens import NEW, OLD, estimate, family_of
 
 EXACT, ESTIMATED = "ctok", "estimate"
 # For each family: the name of its version in ctok, and the tokens that ctok adds for a message.
@@ -38,4 +38,5 @@ def _ctok() -> ModuleType | None:
         import ctok
     except ImportError:
         return None
-    return ctok
+    module: ModuleType = ctok
+    return module

@@ -8,7 +8,7 @@ import pytest
 
 from foldlog.processors.agent import Agent
 from foldlog.processors.memory.fold import text_of
-from foldlog.processors.memory.tools import MEMORY_TOOLS, load_memory, with_memory_tools
+from foldlog.processors.tools.memory import MEMORY_TOOLS, load_memory, with_memory_tools
 from foldlog.processors.tools.tool import check_args, tool
 from foldlog.schemas.events.parts import Trigger
 from foldlog.tests.processors.memory.memory_log import ANA, SHOP, new_log, serving, writer_of

@@ -13,10 +13,8 @@ from ...producers.checks import Invalid
 from ...producers.memory import PEOPLE, MemoryWriter, Written, id_from
 from ...schemas.enums import TodoStatus
 from ...schemas.memory_paths import CORE, DECISIONS, PROJECT, TODAY, USER, Tier, scope_of, tier_of
-from ..tools.tool import Tool, ToolContext, ToolFailed, tool
-from .fold import MemoryEntry, MemoryView, entries_of, open_todos, todo_of
-from .framing import SEARCH, lines_of, loadable_paths
-from .service import MemoryService
+from .context import Memory, ScopeMemory
+from .tool import Tool, ToolContext, ToolFailed, tool
 
 ALL_DONE = "todo_done_build"
 """The trigger that ends the phase `building`. The fold decides whether it is valid."""
@@ -25,7 +23,7 @@ TODOS_AT_ONCE_MAX = 20
 PLACES = {"core": CORE, "decision": DECISIONS, "note": TODAY}
 
 
-def _memory(ctx: ToolContext) -> MemoryService:
+def _memory(ctx: ToolContext) -> Memory:
     if ctx.memory is None:
         raise ToolFailed("there is no memory here: the worker that runs this keeps none")
     return ctx.memory
@@ -51,14 +49,14 @@ def _writer(ctx: ToolContext) -> MemoryWriter:
     return _memory(ctx).writer(ctx.user_id, "tools")
 
 
-def _view(ctx: ToolContext, written: Written) -> MemoryView:
-    """The view of the scope to which an event was just written. The view includes the event."""
+def _after(ctx: ToolContext, written: Written) -> ScopeMemory:
+    """The memory of the scope to which an event was just written. It includes the event."""
     memory = _memory(ctx)
     if not memory.await_folded(written):
         raise RuntimeError(
             "it is written, but this worker has not read it back yet; calling again is harmless"
         )
-    return memory.reader.view(written.scope)
+    return memory.reader.scope(written.scope)
 
 
 @tool(effect="pure")
@@ -74,15 +72,15 @@ def load_memory(
     """
     if tier_of(path) is Tier.COLD:
         raise ToolFailed(
-            f"{path} is in the archive, which is not loaded: call {SEARCH} with a few words of "
-            "what you look for, it gives the pieces that match"
+            f"{path} is in the archive, which is not loaded: call search_memory with a few words "
+            "of what you look for, it gives the pieces that match"
         )
     reader, scopes = _memory(ctx).reader, _scopes(ctx)
     found = reader.load(scopes, path)
     if found is None and _memory(ctx).await_caught_up():
         found = reader.load(scopes, path)
     if found is None:
-        known = "; ".join(f"{scope} has {loadable_paths(reader.view(scope))}" for scope in scopes)
+        known = "; ".join(f"{scope} has {reader.scope(scope).loadable}" for scope in scopes)
         raise ToolFailed(f"there is no memory at {path[:200]!r}; {known}")
     return found
 
@@ -118,12 +116,8 @@ def remember(
     if not text.strip():
         raise ToolFailed("nothing was remembered: the text is empty; say the fact in a sentence")
     entry_id = id_from("remember", ctx.session_id, ctx.call_key)
-    before = _memory(ctx).reader.view(scope)
-    repeated = entry_id in before.ids
-    if replaces is not None and replaces not in before.ids and not repeated:
-        raise ToolFailed(f"the memory of {scope} has no entry {replaces[:128]!r}")
-    if replaces in before.ids and not ctx.approved:
-        _demand_not_a_persons(before.entries[before.ids.index(replaces)])
+    if replaces is not None:
+        _demand_replaceable(ctx, scope, entry_id, replaces)
     try:
         written = writer.remember(
             scope,
@@ -137,20 +131,23 @@ def remember(
             written = writer.retire(scope, replaces, f"replaced by {entry_id}")
     except Invalid as wrong:
         raise ToolFailed(f"nothing was remembered: {wrong}") from None
-    view = _view(ctx, written)
-    if entry_id not in view.ids:
-        raise ToolFailed(f"nothing was remembered: {view.why or 'it was retired meanwhile'}")
-    path = view.entries[view.ids.index(entry_id)].path
-    lines = lines_of(sum(kept.text.count("\n") + 1 for kept in entries_of(view, path)))
-    return f"remembered in {path} of {scope}, which has {lines} now; entry {entry_id}"
+    after = _after(ctx, written)
+    path = after.path_of(entry_id)
+    if path is None:
+        raise ToolFailed(f"nothing was remembered: {after.why or 'it was retired meanwhile'}")
+    return f"remembered in {path} of {scope}, which has {after.lines(path)} now; entry {entry_id}"
 
 
-def _demand_not_a_persons(kept: MemoryEntry) -> None:
-    """Raise ToolFailed for a person's entry,
-    which only a call that a person allowed may replace."""
-    if kept.by == PEOPLE:
+def _demand_replaceable(ctx: ToolContext, scope: str, entry_id: str, replaces: str) -> None:
+    """Raise ToolFailed for an entry that is missing and that this call has not replaced before, and
+    for a person's entry, which only a call that a person allowed may replace."""
+    before = _memory(ctx).reader.scope(scope)
+    author = before.author_of(replaces)
+    if author is None and before.author_of(entry_id) is None:
+        raise ToolFailed(f"the memory of {scope} has no entry {replaces[:128]!r}")
+    if author == PEOPLE and not ctx.approved:
         raise ToolFailed(
-            f"nothing was remembered: entry {kept.entry_id} was written by a person, and stays as "
+            f"nothing was remembered: entry {replaces} was written by a person, and stays as "
             "it is unless a person allows this call. Remember it without `replaces`, as an entry "
             "beside that one, or ask the user to change theirs"
         )
@@ -172,10 +169,11 @@ def set_preference(
         )
     except Invalid as wrong:
         raise ToolFailed(f"nothing was noted: {wrong}") from None
-    now = dict(_view(ctx, written).preferences).get(name)
+    after = _after(ctx, written)
+    now = after.preference(name)
     if now != value:
-        why = _memory(ctx).reader.view(written.scope).why
-        raise ToolFailed(f"{name} is {now!r} now: {why or 'somebody else set it meanwhile'}")
+        why = after.why or "somebody else set it meanwhile"
+        raise ToolFailed(f"{name} is {now!r} now: {why}")
     return f"{name} is forgotten" if value is None else f"noted: {name} = {value}"
 
 
@@ -208,11 +206,11 @@ def todo_add(
         except Invalid as wrong:
             raise ToolFailed(f"{text[:40]!r} was not added: {wrong}{_added(written)}") from None
     assert written is not None
-    view = _view(ctx, written)
-    missing = [id for id in ids if todo_of(view, id) is None]
+    after = _after(ctx, written)
+    missing = [id for id in ids if after.todo_status(id) is None]
     if missing:
-        raise ToolFailed(f"{len(missing)} of {len(ids)} were not added: {view.why}")
-    return f"added {', '.join(ids)}; {len(open_todos(view))} are open in {scope}"
+        raise ToolFailed(f"{len(missing)} of {len(ids)} were not added: {after.why}")
+    return f"added {', '.join(ids)}; {len(after.open_todo_ids)} are open in {scope}"
 
 
 def _added(written: Written | None) -> str:
@@ -227,21 +225,20 @@ def todo_complete(
     scope, writer = _scope(ctx, PROJECT), _writer(ctx)
     assert ctx.project_id is not None
     memory = _memory(ctx)
-    before = memory.reader.view(scope)
-    if todo_of(before, todo_id) is None and memory.await_caught_up():  # added by another worker
-        before = memory.reader.view(scope)
-    if todo_of(before, todo_id) is None:
-        known = ", ".join(todo.todo_id for todo in open_todos(before)) or "none"
+    before = memory.reader.scope(scope)
+    if before.todo_status(todo_id) is None and memory.await_caught_up():  # by another worker
+        before = memory.reader.scope(scope)
+    if before.todo_status(todo_id) is None:
+        known = ", ".join(before.open_todo_ids) or "none"
         raise ToolFailed(f"there is no todo {todo_id[:128]!r}; open are: {known}")
     command_id = id_from("done", ctx.session_id, ctx.call_key)
     written = writer.done_todo(
         ctx.project_id, todo_id, command_id=command_id, session=ctx.session_id
     )
-    view = _view(ctx, written)
-    todo = todo_of(view, todo_id)
-    if todo is not None and todo.status != TodoStatus.DONE:
+    after = _after(ctx, written)
+    if after.todo_status(todo_id) not in (None, TodoStatus.DONE):
         raise ToolFailed(f"{todo_id} was opened again meanwhile; look at todo_list")
-    left = len(open_todos(view))
+    left = len(after.open_todo_ids)
     if left:
         return f"{todo_id} is done; {left} are open"
     # Trigger even if the todo was done before: an earlier attempt may have died after it marked the
