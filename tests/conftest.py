@@ -46,7 +46,6 @@ _FIXTURES = tuple(f"foldlog.tests.kit.{name}_fixture" for name in _SHARED)
 pytest_plugins = [
     "foldlog.tests.limits",
     "foldlog.tests.cost",
-    "foldlog.tests.longest_first",
     *(name for name in _FIXTURES if find_spec(name)),
 ]
 
