@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, NamedTuple
 
+from foldlog.processors.effects.start_window import ClaimTimes
 from foldlog.processors.fold import session
 from foldlog.processors.fold.call_facts import FACTS
 from foldlog.processors.fold.projections import (
@@ -35,7 +36,6 @@ from foldlog.processors.worker import actions, worker
 from foldlog.processors.worker.actions import Actions
 from foldlog.processors.worker.lost_effects import LostEffects
 from foldlog.processors.worker.outbox import Outbox
-from foldlog.processors.worker.start_window import ClaimTimes
 from foldlog.schemas import events as ev
 from foldlog.tests.simulation import wrong_rules as wrong
 from foldlog.tests.simulation.node import Process
