@@ -6,7 +6,7 @@ Each function returns Markdown. A page contains the Markdown between `<!-- gener
 
 import re
 from dataclasses import fields
-from inspect import getdoc, getsource
+from inspect import getsource
 from pathlib import Path
 
 import foldlog
@@ -73,7 +73,8 @@ def _events(types: tuple[EventType, ...]) -> str:
 
 
 def session_events() -> str:
-    """The events that a session yields in Python, each with its own fields."""
+    """The events that a session yields in Python, each with its own fields; reference/python.md has
+    their meaning."""
     rows = []
     shared = {field.name for field in fields(CallEvent)}
     for name in foldlog.__all__:
@@ -83,9 +84,8 @@ def session_events() -> str:
             continue
         own = [f"`{field.name}`" for field in fields(found) if field.name not in shared]
         call = ["`call`", "`tool`"] if issubclass(found, CallEvent) else []
-        meaning = " ".join((getdoc(found) or "").split())
-        rows.append((f"`{name}`", ", ".join(call + own), meaning))
-    return _table(("event", "fields", "meaning"), rows)
+        rows.append((f"`{name}`", ", ".join(call + own)))
+    return _table(("event", "fields"), rows)
 
 
 def state() -> str:
