@@ -25,12 +25,11 @@ from foldlog.log.blobs import BlobStore
 from foldlog.processors.advice.prices import PICO_PER_USD, input_cost, list_prices, total
 from foldlog.processors.effects import background
 from foldlog.processors.effects.models.call import GenClaim, generate, make_client
+from foldlog.processors.effects.ports import BeginGeneration, BeginWork
 from foldlog.processors.fold.projections.ledger import ANSWER, Spent
 from foldlog.processors.limits import DEFAULT_LIMITS
 from foldlog.processors.store.store import DictBackend
 from foldlog.processors.tools.output_sink import Stop
-from foldlog.processors.worker.actions import BeginGeneration
-from foldlog.processors.worker.ports import BeginWork
 from foldlog.schemas import events as ev
 
 TURNS = 200

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 from foldlog.bench.job import MODEL, Turn, summary
 from foldlog.processors.agent import Agent
+from foldlog.processors.effects.ports import BeginGeneration, BeginTool, BeginWork, EffectId
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.projections.background import SUMMARIES
 from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.rendered import Built
 from foldlog.processors.store.store import Backend, Belongs, Store
-from foldlog.processors.worker.actions import Actions, BeginGeneration, BeginTool
+from foldlog.processors.worker.actions import Actions
 from foldlog.processors.worker.assemble import ROLES
-from foldlog.processors.worker.ports import BeginWork, EffectId
 from foldlog.processors.worker.worker import Identity, Worker, WorkerParts
 from foldlog.schemas import events as ev
 from foldlog.schemas.canonical import compact, compact_ascii
@@ -78,12 +78,18 @@ class TimedActions(Actions):
 
     context_s = 0.0
 
-    def _request(self, views: SessionViews) -> Built:
-        began = perf_counter()
-        try:
-            return super()._request(views)
-        finally:
-            self.context_s = perf_counter() - began
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        build = self.kinds.models.request
+
+        def timed(views: SessionViews) -> Built:
+            began = perf_counter()
+            try:
+                return build(views)
+            finally:
+                self.context_s = perf_counter() - began
+
+        self.kinds.models.request = timed
 
 
 class Clock:

@@ -3,6 +3,16 @@
 from enum import StrEnum
 
 
+class Role(StrEnum):
+    """What a worker may do in a partition: decide (SESSIONS), or run one kind of effect."""
+
+    SESSIONS = "sessions"
+    MODELS = "models"
+    TOOLS = "tools"
+    BACKGROUND = "background"
+    DELIVERY = "delivery"
+
+
 class WhenBusy(StrEnum):
     QUEUE = "queue"
     INTERRUPT = "interrupt"

@@ -5,7 +5,6 @@ a scripted server) and tools. The threads, the broker and the real time of a wor
 each call of `step` folds records, runs one effect to its end, or finds nothing to do.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -15,43 +14,36 @@ from typing import Any
 from ..log.blobs import BlobStore
 from ..log.memory import MemoryLog
 from ..processors.agent import Agent
-from ..processors.effects import background
-from ..processors.effects.models import call as models
-from ..processors.effects.slots import Slots
-from ..processors.fold.views import SessionViews
-from ..processors.store.identity import Identity
-from ..processors.store.store import DictBackend, Store
-from ..processors.tools import call as tools
-from ..processors.tools.output_sink import Stop
-from ..processors.tools.side_log import SideLogStore
-from ..processors.tools.tool import Tool
-from ..processors.wake.facts import Obligation, wake
-from ..processors.worker.actions import Actions
-from ..processors.worker.effects_host import (
-    generation_claim_of,
-    recovered,
-    tool_claim_of,
-    tool_host_of,
-    work_claim_of,
-)
-from ..processors.worker.loop import Mailbox, appender
-from ..processors.worker.ports import (
+from ..processors.effects import background, model, tool
+from ..processors.effects.effect import Means, Run
+from ..processors.effects.models.client import make_client
+from ..processors.effects.ports import (
     BeginDelivery,
     BeginGeneration,
     BeginTool,
     BeginWork,
     EffectId,
 )
+from ..processors.effects.slots import Slots
+from ..processors.fold.views import SessionViews
+from ..processors.store.identity import Identity
+from ..processors.store.store import DictBackend, Store
+from ..processors.tools.output_sink import Stop
+from ..processors.tools.side_log import SideLogStore
+from ..processors.wake.facts import Obligation, wake
+from ..processors.worker.actions import Actions
+from ..processors.worker.loop import Mailbox, appender
 from ..processors.worker.reports import ROLE_OF
 from ..processors.worker.worker import Worker, WorkerParts
 from ..schemas import events as ev
 from ..schemas.codec import encode, entry_of, headers_for
+from ..schemas.enums import Role
 from ..schemas.events.parts import BlobRef
 from ..schemas.ids import PARTITION_KEY
 from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS, topics
 
-ROLES = ("sessions", "models", "tools", "background")
+ROLES = (Role.SESSIONS, Role.MODELS, Role.TOOLS, Role.BACKGROUND)
 START_MS = 1_700_000_000_000
 SLOTS = 9
 STEPS_MAX = 20_000
@@ -90,7 +82,7 @@ class Engine:
         self.restarts = 0
         self.queue: list[Callable[[], Awaitable[object]]] = []
         self.log_lines: list[str] = []
-        self._side_log = SideLogStore(directory / "side")
+        self.side_log = SideLogStore(directory / "side")
         self._client: Any = None
         self._start()
 
@@ -238,7 +230,7 @@ class Engine:
     def client(self) -> Any:
         """The real client of the Messages API."""
         if self._client is None:
-            self._client = models.make_client(API_KEY, self._model_url)
+            self._client = make_client(API_KEY, self._model_url)
         return self._client
 
     async def aclose(self) -> None:
@@ -257,8 +249,18 @@ class Effects:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._produce = appender(engine.log.producer(), Mailbox())
-        self._late: set[asyncio.Task[None]] = set()
+        self._late: set[Awaitable[None]] = set()
         self.is_dead = False
+
+        async def get_client(_stop: Stop) -> Any:
+            return engine.client()
+
+        self._means = Means(
+            engine.blobs,
+            engine.side_log,
+            get_client,
+            self.chunks_since,
+        )
 
     def _demand_alive(self) -> None:
         """Raise Crash if the worker is dead."""
@@ -300,67 +302,34 @@ class Effects:
 
     # -- the effects -------------------------------------------------------------------------------
 
-    def generate(self, session_id: str, begin: BeginGeneration) -> None:
-        """Begin a model call."""
-        engine = self._engine
-        engine.queue.append(
-            lambda: models.generate(
-                generation_claim_of(session_id, begin),
-                begin.request,
-                self,
-                Stop(),
-                engine.client(),
-                limits=begin.agent.limits,
-                store_body=engine.blobs.body,
-                kept=begin.kept,
-            )
-        )
+    def _later(self, run: Run) -> None:
+        """Put an effect into the queue."""
 
-    def run_tool(self, session_id: str, begin: BeginTool) -> None:
-        """Begin a tool call."""
-
-        async def run() -> None:
-            claim, tool = tool_claim_of(session_id, begin), _tool_of(begin)
-            late = await tools.run(claim, tool, begin.args, self, Stop(), self._tool_host(begin))
+        async def work() -> None:
+            late = await run.work(self, Stop())
             if late is not None:  # the tool runs past its deadline, and may report a late result
                 self._late.add(late)
 
-        self._engine.queue.append(run)
+        self._engine.queue.append(work)
+
+    def generate(self, session_id: str, begin: BeginGeneration) -> None:
+        """Begin a model call."""
+        self._later(model.run(session_id, begin, self._means))
+
+    def run_tool(self, session_id: str, begin: BeginTool) -> None:
+        """Begin a tool call."""
+        self._later(tool.run(session_id, begin, self._means))
 
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
         """Ask a tool's reconciler."""
-        claim, tool = tool_claim_of(session_id, begin), _tool_of(begin)
-        host = self._tool_host(begin)
-        self._engine.queue.append(
-            lambda: tools.reconcile(
-                claim, tool, begin.args, self, Stop(), host, early=begin.early
-            )
-        )
-
-    def _tool_host(self, begin: BeginTool) -> tools.ToolHost:
-        return tool_host_of(begin.agent, self._engine.blobs, self._engine._side_log)
+        self._later(tool.reconciliation(session_id, begin, self._means))
 
     def work(self, session_id: str, begin: BeginWork) -> None:
         """Begin background work."""
-        engine = self._engine
-
-        async def client() -> Any:
-            return engine.client()
-
-        engine.queue.append(
-            lambda: background.work(
-                work_claim_of(session_id, begin),
-                begin.task,
-                begin.agent,
-                self,
-                Stop(),
-                client,
-                blobs=engine.blobs,
-            )
-        )
+        self._later(background.run(session_id, begin, self._means))
 
     def chunks_since(
-        self, session_id: str, _partition: int, offset: int, _attempt: int
+        self, session_id: str, _partition: int, offset: int, _attempt: int = 0
     ) -> list[ev.GenChunk]:
         """The chunks of a session from an offset on."""
         records = (r for r in self._engine.records() if r.key == session_id.encode())
@@ -369,13 +338,7 @@ class Effects:
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         """Report the outcome of a lost attempt, with the content of its chunks."""
-
-        async def recover() -> None:
-            chunks = self.chunks_since(session_id, partition, begin.since, begin.attempt)
-            event = recovered(begin, chunks, self._engine.blobs.body)
-            await self.outcome(session_id, event)
-
-        self._engine.queue.append(recover)
+        self._later(model.recovery(session_id, partition, begin, self._means))
 
     def deliver(self, session_id: str, begin: BeginDelivery) -> None:
         """Does nothing, because the engine has no role `delivery`."""
@@ -389,8 +352,3 @@ class Effects:
         """Returns 0, because no effect runs between two calls of `step`."""
         return 0
 
-
-def _tool_of(begin: BeginTool) -> Tool:
-    tool = begin.agent.tool(begin.call.name)
-    assert tool is not None, "WAKE begins only calls of tools that the agent has"
-    return tool

@@ -1,4 +1,4 @@
-"""Runs claimed background work, from its task to its outcome.
+"""Background work, from its claim to its outcome: short forms, summaries and memory.
 
 The same code calls the model for background work as for an answer, so these calls have the same
 possible outcomes. No viewer waits for the output, so its chunks are dropped. BACKGROUND_DONE
@@ -10,22 +10,41 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, NamedTuple
 
-from ...log.blobs import BlobStore
+from ...log.blobs import BlobCorrupt, BlobMissing, BlobStore
 from ...log.errors import FoldlogError
 from ...schemas import events as ev
+from ...schemas.enums import Role
+from ...schemas.events.parts import ReadBlob
 from ...schemas.tokens import believed, estimate_size
 from ..agent import Agent
-from ..fold.projections.background import ABORTED, NOT_SUMMARIZED, STOPPED
+from ..fold.projections.background import (
+    ABORTED,
+    NOT_SUMMARIZED,
+    NOTHING_LEFT,
+    STOPPED,
+    Work,
+    WorkKind,
+    find_work,
+)
+from ..fold.projections.partition import Holder
+from ..fold.projections.turn_view import Claim
+from ..fold.views import SessionViews
 from ..limits import Limits
 from ..memory.extraction import Extraction, extract
 from ..token_count import count
 from ..tools.output_sink import Sink, Stop
 from ..tools.run import READER, in_thread
-from ..wake.background_tasks import Task
+from ..wake.background_tasks import Task, is_made, task_of
+from ..wake.facts import Obligation
+from ..wake.table import Action
 from .claim_time import claim_clock
+from .effect import Due, Means, Run
 from .models import call as models
+from .ports import BeginWork, EffectId, Effects
+from .start_window import StartWindow
 
 TRIES = 3  # model calls per work: work is not urgent, and later work covers what failed
 WAIT_S_MAX = 60.0  # between two tries; if the provider asks for more, the work is given up
@@ -33,9 +52,134 @@ GRACE_S = 5.0  # time after the stop at the deadline, in which a request still r
 PROVIDERS = "compaction"
 CUT = "[The record ends here: it had become too long, and what should follow is not in it.]"
 WHY_CHARS_MAX = 500
+LOST_CHARS_MAX = 500  # limit of the text that names the lost content
 
 GetClient = Callable[[], Awaitable[Any]]
 Remember = Callable[[str, list[Any]], int]
+
+
+class BackgroundWorks:
+    """The background work of a worker."""
+
+    role = Role.BACKGROUND
+    claims = frozenset({Action.BACKGROUND_STARTED})
+
+    def __init__(self, effects: Effects, read_blob: ReadBlob) -> None:
+        self._effects, self._read_blob = effects, read_blob
+
+    def claim(self, due: Due, holder: Holder) -> ev.BackgroundStarted:
+        """See `Kind`."""
+        kind, upto = due.obligation.work
+        work, limits = find_work(due.views.background, kind, upto), due.agent.limits
+        return ev.BackgroundStarted(
+            kind=kind,
+            upto=upto,
+            attempt=1 if work is None else work.attempt + 1,
+            owner=holder.owner,
+            epoch=holder.epoch,
+            deadline=due.now + limits.background_timeout_ms + limits.grace_ms,
+        )
+
+    def claimed(self, views: SessionViews, obligation: Obligation) -> Claim:
+        """See `Kind`."""
+        return _claimed(views, obligation).claim
+
+    def begin(self, due: Due) -> None:
+        """See `Kind`. If what the work needs is lost, the conversation continues without it."""
+        work = _claimed(due.views, due.obligation)
+        why, task = "", None
+        try:
+            if not is_made(due.views, work):
+                task = task_of(due.views, work, due.agent, self._read_blob)
+        except (BlobMissing, BlobCorrupt) as lost:
+            why = f"what it is made of is lost: {lost}"[:LOST_CHARS_MAX]
+        if task is None:
+            self._effects.report(due.session_id, work_ended(due.views, work, why))
+            return
+        place = (work.kind, work.upto, work.attempt)
+        begin = BeginWork(*place, work.claim, task, due.agent, due.now)
+        self._effects.work(due.session_id, begin)
+
+    def not_begun(self, views: SessionViews, obligation: Obligation, why: str) -> ev.BackgroundDone:
+        """See `Kind`. Another attempt follows."""
+        work = _claimed(views, obligation)
+        return work_not_begun(work.kind, work.upto, work.attempt, why)
+
+    def abort(self, due: Due) -> None:
+        """See `Kind`."""
+        event = work_ended(due.views, _claimed(due.views, due.obligation))
+        self._effects.report(due.session_id, event)
+
+    @staticmethod
+    def is_wanted(views: SessionViews, claim_offset: int) -> bool:
+        """See `Kind`."""
+        works = views.background.works
+        return any(work.claim.offset == claim_offset and not work.stop for work in works)
+
+    def forget(self, session_id: str) -> None:
+        """See `Kind`."""
+
+
+def _claimed(views: SessionViews, obligation: Obligation) -> Work:
+    work = find_work(views.background, *obligation.work)
+    assert work is not None, f"{obligation} without its work"
+    return work
+
+
+def work_ended(views: SessionViews, work: Work, lost: str = "") -> ev.BackgroundDone:
+    """The outcome of claimed work that need not or cannot begin. lost: the reason why the work
+    cannot begin; '' if it need not begin.
+    """
+    # A session without messages has nothing to extract, and nothing to retry.
+    is_empty = work.kind == WorkKind.MEMORY and not work.stop
+    made = not lost and (is_made(views, work) or is_empty)
+    why = ABORTED if work.stop else lost or NOTHING_LEFT
+    return ev.BackgroundDone(
+        kind=work.kind, upto=work.upto, attempt=work.attempt, ok=made, why="" if made else why
+    )
+
+
+def work_not_begun(kind: str, upto: int, attempt: int, why: str) -> ev.BackgroundDone:
+    """The outcome of background work that was claimed but not begun. Another attempt follows."""
+    return ev.BackgroundDone(
+        kind=kind, upto=upto, attempt=attempt, ok=False, why=why, released=True
+    )
+
+
+# -- the run -----------------------------------------------------------------------------------
+
+
+def run(session_id: str, begin: BeginWork, means: Means) -> Run:
+    """The run of claimed background work. Called when the claim was read."""
+    place = (begin.kind, begin.upto, begin.attempt)
+    claim = WorkClaim(session_id, *place, max(begin.now, begin.claim.at), time.monotonic())
+    remember: Remember | None = None
+    if means.memory is not None and begin.kind == WorkKind.MEMORY:
+        remember = partial(means.memory.keep, at=begin.claim.at)
+
+    def died(why: str) -> ev.BackgroundDone:
+        kind, upto, attempt = place
+        return ev.BackgroundDone(
+            kind=kind, upto=upto, attempt=attempt,
+            ok=False, why=f"its task died: {why}"[:WHY_CHARS_MAX],
+        )
+
+    return Run(
+        Role.BACKGROUND,
+        EffectId(session_id, begin.claim.offset),
+        lambda sink, stop: work(
+            claim,
+            begin.task,
+            begin.agent,
+            sink,
+            stop,
+            lambda: means.get_client(stop),
+            blobs=means.blobs,
+            remember=remember,
+        ),
+        died,
+        StartWindow.of(begin.agent, lambda why: work_not_begun(*place, why)),
+    )
 
 
 class WorkClaim(NamedTuple):

@@ -1,4 +1,4 @@
-"""One attempt to deliver an answer to a push channel: a signed HTTP POST, with one outcome.
+"""A delivery of an answer to a push channel, from its claim to its outcome: a signed HTTP POST.
 
 The outcome is GEN_SENT if the channel accepted the request (2xx), else DELIVERY_FAILED with the
 time of the next attempt. All attempts of a delivery have the same body and the same
@@ -24,17 +24,130 @@ from urllib.parse import urlsplit
 from ...log.channels import Channel
 from ...schemas import events as ev
 from ...schemas.canonical import compact
+from ...schemas.enums import Role
+from ...schemas.events.parts import ReadBlob
 from ...schemas.ids import PUSH
-from ..fold.projections.delivery import text_of
+from ..fold.projections.delivery import Owed, delivery_of, text_of
+from ..fold.projections.partition import Holder
+from ..fold.projections.turn_view import Claim
+from ..fold.views import SessionViews
 from ..limits import Limits
 from ..outside.addresses import is_allowed, networks
 from ..tools.output_sink import Sink
+from ..wake.facts import Obligation
+from ..wake.table import Action
 from .claim_time import claim_clock
+from .effect import NOT_BEGUN, Due, Means, Run
 from .models.errors import retry_after_ms
+from .ports import BeginDelivery, EffectId, Effects
+from .start_window import StartWindow
 
 HEAD_BYTES_MAX = 16 * 1024  # limit of a response's status line and headers
 PAUSES_S = (2, 8, 32, 128, 512, 2_048, 3_600)  # pauses between attempts; the last one repeats
 NEVER_AGAIN = (410,)  # 410 Gone: the receiver reports a permanent failure
+
+
+class Deliveries:
+    """The deliveries of a worker."""
+
+    role = Role.DELIVERY
+    claims = frozenset({Action.DELIVERY_STARTED})
+
+    def __init__(self, effects: Effects, read_blob: ReadBlob) -> None:
+        self._effects, self._read_blob = effects, read_blob
+
+    def claim(self, due: Due, holder: Holder) -> ev.DeliveryStarted:
+        """See `Kind`."""
+        owed, limits = _owed(due.views, due.obligation), due.agent.limits
+        return ev.DeliveryStarted(
+            turn=owed.turn,
+            step=owed.step,
+            channel=owed.channel,
+            attempt=owed.attempt + 1,
+            owner=holder.owner,
+            epoch=holder.epoch,
+            deadline=due.now + limits.delivery_timeout_ms + limits.grace_ms,
+        )
+
+    def claimed(self, views: SessionViews, obligation: Obligation) -> Claim:
+        """See `Kind`."""
+        claim = _owed(views, obligation).claim
+        assert claim is not None, f"{obligation} without a claim"
+        return claim
+
+    def begin(self, due: Due) -> None:
+        """See `Kind`. The content is the body of the answer, which is found in the transcript."""
+        owed, lines = _owed(due.views, due.obligation), due.views.transcript.lines
+        place = ("answer", owed.turn, owed.step)
+        line = next(
+            line
+            for line in (lines[back] for back in range(len(lines) - 1, -1, -1))
+            if (line.kind, line.turn, line.step) == place
+        )
+        assert line.body is not None, "an answer has a body"
+        body = line.body
+        content = self._read_blob(body.ref) if body.ref is not None else body.inline or b"[]"
+        user_id = due.views.state.user_id or ""
+        begin = BeginDelivery(owed, content, line.name, user_id, due.agent, due.now)
+        self._effects.deliver(due.session_id, begin)
+
+    def not_begun(self, views: SessionViews, obligation: Obligation, why: str) -> ev.DeliveryFailed:
+        """See `Kind`. Another attempt follows at once."""
+        return delivery_not_begun(_owed(views, obligation), why)
+
+    def abort(self, due: Due) -> None:
+        """An abort does not affect the delivery of an earlier answer."""
+        raise AssertionError(f"WAKE aborts no delivery: {due.obligation}")
+
+    @staticmethod
+    def is_wanted(views: SessionViews, claim_offset: int) -> bool:
+        """See `Kind`."""
+        return True
+
+    def forget(self, session_id: str) -> None:
+        """See `Kind`."""
+
+
+def _owed(views: SessionViews, obligation: Obligation) -> Owed:
+    return delivery_of(views.delivery, obligation.delivery.number)
+
+
+def delivery_not_begun(owed: Owed, why: str) -> ev.DeliveryFailed:
+    """The outcome of a delivery that was claimed but not begun."""
+    return ev.DeliveryFailed(
+        turn=owed.turn,
+        step=owed.step,
+        channel=owed.channel,
+        attempt=owed.attempt,
+        error=NOT_BEGUN,
+        detail=why,
+        permanent=False,
+    )
+
+
+# -- the run -----------------------------------------------------------------------------------
+
+
+def run(session_id: str, begin: BeginDelivery, means: Means) -> Run:
+    """The run of a claimed delivery. Called when the claim was read."""
+    delivery = Delivery(
+        session_id,
+        begin.user_id,
+        begin.owed.turn,
+        begin.owed.step,
+        begin.owed.channel,
+        begin.owed.attempt,
+        max(begin.now, begin.claim.at),
+        begin.content,
+        begin.stop_reason,
+        time.monotonic(),
+    )
+    return Run(
+        Role.DELIVERY,
+        EffectId(session_id, begin.claim.offset),
+        lambda sink, stop: deliver(delivery, means.find_channel, sink, begin.agent.limits),
+        window=StartWindow.of(begin.agent, lambda why: delivery_not_begun(begin.owed, why)),
+    )
 
 
 class Delivery(NamedTuple):

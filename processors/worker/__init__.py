@@ -1,10 +1,10 @@
 """The worker process: it consumes records, folds and stores them, evaluates WAKE and produces.
 
 Read in this order: `worker.py` (the core: takes records, does the pending work), `loop.py` (the
-poll loop around it), `actions.py` (does what WAKE requires), `claims.py`, `not_begun.py` and
-`start_window.py` (the claim of an effect, before it begins), `effects_host.py`, `ports.py`,
-`reports.py` and `outbox.py` (effects run, and their outcomes get into the log), `lost_effects.py`,
-`deaths.py`, `early_asks.py` and `resumption.py` (what another worker left behind), `slot_queue.py`,
+poll loop around it), `actions.py` (does what WAKE requires; see `../effects` for the stages of an
+effect), `effects_host.py`, `reports.py` and `outbox.py` (effects run, their outcomes get into the
+log),
+`lost_effects.py` and `deaths.py` (what another worker left behind), `slot_queue.py`,
 `layers_reader.py` and `instruction_files.py` (what a request waits for or reads),
 `dead_letters.py`, `announce.py`, `snapshot_maker.py` and `topic_watch.py` (written or watched
 beside the work).

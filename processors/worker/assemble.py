@@ -20,6 +20,7 @@ from ...log.door import Log
 from ...log.errors import LogUnreachable
 from ...log.made import demand_topics, partitions_of
 from ...log.partition import partition_for
+from ...schemas.enums import Role
 from ...schemas.topics import SESSION_EVENTS, USER_SESSIONS
 from .. import crash_points
 from ..advice.mistakes import Watch
@@ -28,6 +29,7 @@ from ..advice.prompt_growth import Growth
 from ..agent import Agent
 from ..agent_digest import digests_of
 from ..effects.delivery import channel_finder
+from ..effects.kinds import KINDS
 from ..effects.slots import Slots
 from ..fold.projections import partition
 from ..fold.views import SessionViews
@@ -45,7 +47,7 @@ from .actions import Actions
 from .announce import Announcer
 from .dead_letters import WrittenLetters
 from .deaths import Registry
-from .effects_host import EffectsHost
+from .effects_host import REPORTS, EffectsHost
 from .layers_reader import LayersReader
 from .loop import Loop, Mailbox, appender
 from .lost_effects import LostEffects
@@ -58,8 +60,8 @@ from .topic_watch import TopicWatch
 from .worker import Identity, Worker, WorkerParts
 
 ROLES = partition.ROLES
-DECIDERS = {"sessions", "tools"}  # roles that need an agent's tools, including those of MCP servers
-EFFECTS = ("models", "tools", "background", "delivery", "reports")
+DECIDERS = {Role.SESSIONS, Role.TOOLS}  # they need an agent's tools, also those of MCP servers
+EFFECTS = (*(kind.role for kind in KINDS), REPORTS)
 PROMPT_SIZES = "prompt_sizes.json"
 OUTBOX_S = 30.0  # limit of writing an earlier process's outcomes, before any partition is taken
 _log = logging.getLogger("foldlog.worker")

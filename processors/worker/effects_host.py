@@ -9,33 +9,32 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...log.blobs import BlobStore
 from ...schemas import events as ev
+from ...schemas.enums import Role
 from .. import crash_points
-from ..agent import Agent
-from ..effects import background, delivery
-from ..effects.models import call as models
+from ..effects import background, delivery, model, tool
+from ..effects.effect import Means, Run
+from ..effects.ports import (
+    BeginDelivery,
+    BeginGeneration,
+    BeginTool,
+    BeginWork,
+    EffectId,
+)
+from ..effects.resumption import ChunksLoader
 from ..effects.slots import Slots
-from ..fold.partial_answer import chunks_of, said_so_far
 from ..store.chunks_reader import ChunksReader
-from ..tools import call as tools
-from ..tools.blob_wait import when_stored
-from ..tools.context import Memory
 from ..tools.output_sink import Stop
 from ..tools.result_cache import ResultCache
-from ..tools.run import READER, in_thread
+from ..tools.run import in_thread
 from ..tools.side_log import SideLogStore
 from .lost_effects import Running
-from .not_begun import delivery_not_begun, failed, generation_not_begun, no_tool, work_not_begun
-from .ports import BeginDelivery, BeginGeneration, BeginTool, BeginWork, EffectId
 from .reports import Reports
-from .resumption import ChunksLoader
-from .start_window import StartWindow
 
 CANDIDATES = (ev.ResultCompacted, ev.ContextCompacted)
 if TYPE_CHECKING:
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
 
 CLIENT_THREAD = "model-client"  # its import takes seconds; nothing waits for its end
 SHUTDOWN_S = 5.0  # how long an ending worker waits for its effects, the same as a cancel's grace
+REPORTS = "reports"  # the outcomes that are written without an effect, counted like a role
+STOPPED_AT_END = (Role.MODELS, Role.BACKGROUND)  # tools and deliveries get SHUTDOWN_S to end
 
 
 class TrackedSink:
@@ -80,13 +81,20 @@ class EffectsHost:
         tool_env: tuple[str, ...] = (),
     ) -> None:
         self._reports = reports
-        self._blobs, self._side_log = blobs, side_log
-        self._slots = model_slots
         self._make_client = make_client
-        self._read_chunks, self._chunks_loader = read_chunks, ChunksLoader(read_chunks)
+        self._chunks_loader = ChunksLoader(read_chunks)
         self._say = say
-        self._memory, self._results = memory, results
-        self._find_channel, self._tool_env = find_channel, tool_env
+        self._means = Means(
+            blobs,
+            side_log,
+            self._get_client,
+            read_chunks,
+            model_slots,
+            memory,
+            results,
+            find_channel,
+            tool_env,
+        )
         self._client: asyncio.Future | None = None
         self._stops: dict[EffectId, tuple[str, Stop]] = {}
         self._running: Counter[str] = Counter()
@@ -130,158 +138,60 @@ class EffectsHost:
             found[1].request(why)
         return found is not None
 
-    def _spawn(
-        self,
-        role: str,
-        session_id: str,
-        work: Coroutine[Any, Any, None],
-        effect: EffectId | None = None,
-        stop: Stop | None = None,
-        fallback_outcome: Callable[[str], Any] | None = None,
-        tracked: TrackedSink | None = None,
-        start_window: StartWindow | None = None,
-    ) -> None:
-        """Run `work`. If it dies without an outcome, `fallback_outcome(why)` is reported (rows T4,
-        S2).
-
-        effect, stop: None if `work` only reports an outcome, because a report is never stopped. If
-        the event loop was blocked until the effect's start window had passed, the effect does not
-        begin, and the outcome of a late claim is reported.
-        """
-        spawned_at = time.monotonic()
+    def _spawn(self, session_id: str, run: Run) -> None:
+        """Run an effect. If the event loop was blocked until the effect's start window had passed,
+        the effect does not begin, and the outcome of a late claim is reported."""
+        spawned_at, stop, sink = time.monotonic(), Stop(), TrackedSink(self._reports)
         with self._lock:
-            self._running[role] += 1
-            if effect is not None:
-                self._stops[effect] = (role, stop or Stop())
+            self._running[run.role] += 1
+            self._stops[run.effect] = (run.role, stop)
 
         async def guarded() -> None:
             try:
                 waited_ms = (time.monotonic() - spawned_at) * 1000
-                is_late = start_window is not None and waited_ms > start_window.window_ms
-                if start_window is not None and tracked is not None and is_late:
-                    work.close()
-                    why = f"the worker could not begin it within {start_window.window_ms} ms"
-                    await tracked.outcome(session_id, start_window.outcome(why))
+                if run.window is not None and waited_ms > run.window.window_ms:
+                    why = f"the worker could not begin it within {run.window.window_ms} ms"
+                    await sink.outcome(session_id, run.window.outcome(why))
                     return
-                await work
+                late = await run.work(sink, stop)
+                if late is not None:
+                    await late
             except asyncio.CancelledError:
                 raise
             except BaseException as bug:  # a tool may raise anything, even to unwind its own stack
-                why = f"{type(bug).__name__}: {bug}"[:1_000]
-                self._say(f"an effect of {session_id} failed: {why}")
-                if fallback_outcome is not None and tracked is not None and not tracked.has_outcome:
-                    await self._reports.outcome(session_id, fallback_outcome(why))
+                why = self._say_died(session_id, bug)
+                if run.died is not None and not sink.has_outcome:
+                    await self._reports.outcome(session_id, run.died(why))
             finally:
                 with self._lock:
-                    self._running[role] -= 1
-                    if effect is not None:
-                        self._stops.pop(effect, None)
+                    self._running[run.role] -= 1
+                    self._stops.pop(run.effect, None)
 
         asyncio.run_coroutine_threadsafe(guarded(), self._loop)
 
-    # -- called by Actions -----------------------------------------------------------------------
+    def _say_died(self, session_id: str, bug: BaseException) -> str:
+        why = f"{type(bug).__name__}: {bug}"[:1_000]
+        self._say(f"an effect of {session_id} failed: {why}")
+        return why
+
+    # -- called by the kinds of effects ----------------------------------------------------------
 
     def generate(self, session_id: str, begin: BeginGeneration) -> None:
         """Begin a model call."""
         crash_points.reach("models.begin")
-        stop, tracked = Stop(), TrackedSink(self._reports)
-        claim = generation_claim_of(session_id, begin)
-        work = self._generate(claim, begin, stop, tracked)
-
-        def fallback_outcome(why: str) -> ev.GenFailed:
-            return failed(begin, "internal", f"the call's task died: {why}", permanent=False)
-
-        place = (begin.turn, begin.step, begin.attempt)
-        start_window = StartWindow.of(begin.agent, lambda why: generation_not_begun(*place, why))
-        effect = EffectId(session_id, begin.claim.offset)
-        self._spawn(
-            "models", session_id, work, effect, stop, fallback_outcome, tracked, start_window
-        )
-
-    async def _generate(
-        self, claim: models.GenClaim, begin: BeginGeneration, stop: Stop, sink: TrackedSink
-    ) -> None:
-        try:
-            client = await self._get_client(stop)
-        except Exception as error:
-            detail = f"no client for the model: {type(error).__name__}: {error}"
-            await sink.outcome(claim.session_id, failed(begin, "client", detail, permanent=True))
-            return
-        crash_points.reach("models.send")
-        await models.generate(
-            claim,
-            begin.request,
-            sink,
-            stop,
-            client,
-            limits=begin.agent.limits,
-            pace=self._slots,
-            store_body=self._blobs.body,
-            kept=begin.kept,
-        )
+        self._spawn(session_id, model.run(session_id, begin, self._means))
 
     def run_tool(self, session_id: str, begin: BeginTool) -> None:
         """Begin a tool call."""
         crash_points.reach("tools.begin")
-        stop, tracked = Stop(), TrackedSink(self._reports)
-        claim = tool_claim_of(session_id, begin)
-        work = self._run_tool(claim, begin, stop, tracked)
-
-        def fallback_outcome(why: str) -> ev.ToolResult | ev.ToolFailedUncertain:
-            tool = begin.agent.tool(begin.call.name)
-            once = "once" in (begin.call.effect, tool and tool.effect)
-            return (tools.uncertain if once else tools.gave_up)(claim, f"its task died: {why}")
-
-        start_window = StartWindow.of(begin.agent, lambda why: tools.not_run(claim, why))
-        effect = EffectId(session_id, begin.claim.offset)
-        self._spawn(
-            "tools", session_id, work, effect, stop, fallback_outcome, tracked, start_window
-        )
-
-    async def _run_tool(
-        self, claim: tools.ToolClaim, begin: BeginTool, stop: Stop, sink: TrackedSink
-    ) -> None:
-        tool = begin.agent.tool(begin.call.name)
-        if tool is None:
-            await sink.outcome(claim.session_id, no_tool(begin))
-            return
-        host = self._tool_host(begin.agent)
-        crash_points.reach("tools.run")
-        late = await tools.run(claim, tool, begin.args, sink, stop, host)
-        if late is not None:
-            await late
-
-    def _tool_host(self, agent: Agent) -> tools.ToolHost:
-        return tool_host_of(
-            agent, self._blobs, self._side_log, self._memory, self._results, self._tool_env
-        )
+        self._spawn(session_id, tool.run(session_id, begin, self._means))
 
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
         """Ask a tool's reconciler whether the call of a dead owner had its effect. An early
         question is dropped while the reconciler still thinks about the one before."""
-        effect = EffectId(session_id, begin.claim.offset, recovers=True, early=begin.early)
-        if begin.early and effect in self._stops:
-            return
-        stop, tracked = Stop(), TrackedSink(self._reports)
-        claim = tool_claim_of(session_id, begin)
-        work = self._reconcile(claim, begin, stop, tracked)
-
-        def fallback_outcome(why: str) -> ev.ToolFailedUncertain:
-            return tools.uncertain(claim, f"its worker is gone, and asking ended badly: {why}")
-
-        fallback = None if begin.early else fallback_outcome
-        self._spawn("tools", session_id, work, effect, stop, fallback, tracked)
-
-    async def _reconcile(
-        self, claim: tools.ToolClaim, begin: BeginTool, stop: Stop, sink: TrackedSink
-    ) -> None:
-        tool = begin.agent.tool(begin.call.name)
-        if tool is None:
-            why = "its worker is gone, and the agent has no such tool any more"
-            await sink.outcome(claim.session_id, tools.uncertain(claim, why))
-            return
-        host = self._tool_host(begin.agent)
-        await tools.reconcile(claim, tool, begin.args, sink, stop, host, early=begin.early)
+        run = tool.reconciliation(session_id, begin, self._means)
+        if not (begin.early and run.effect in self._stops):
+            self._spawn(session_id, run)
 
     def chunks_since(
         self, session_id: str, partition: int, offset: int, attempt: int
@@ -293,66 +203,33 @@ class EffectsHost:
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         """Report the outcome of a lost attempt, with the content of its chunks (row A2)."""
-        work = self._recover_chunks(session_id, partition, begin)
-        effect = EffectId(session_id, begin.claim.offset, recovers=True)
-        self._spawn("models", session_id, work, effect)
-
-    async def _recover_chunks(
-        self, session_id: str, partition: int, begin: BeginGeneration
-    ) -> None:
-        chunks = await asyncio.to_thread(self._read_chunks, session_id, partition, begin.since)
-        event = await when_stored(lambda: recovered(begin, chunks, self._blobs.body))
-        await self._reports.outcome(session_id, event)
+        self._spawn(session_id, model.recovery(session_id, partition, begin, self._means))
 
     def work(self, session_id: str, begin: BeginWork) -> None:
         """Begin background work."""
         crash_points.reach("background.begin")
-        stop, tracked = Stop(), TrackedSink(self._reports)
-        work = background.work(
-            work_claim_of(session_id, begin),
-            begin.task,
-            begin.agent,
-            tracked,
-            stop,
-            lambda: self._get_client(stop),
-            blobs=self._blobs,
-            remember=self._remember(begin),
-        )
-
-        def fallback_outcome(why: str) -> ev.BackgroundDone:
-            return ev.BackgroundDone(
-                kind=begin.kind, upto=begin.upto, attempt=begin.attempt,
-                ok=False, why=f"its task died: {why}"[:500],
-            )
-
-        place = (begin.kind, begin.upto, begin.attempt)
-        start_window = StartWindow.of(begin.agent, lambda why: work_not_begun(*place, why))
-        effect = EffectId(session_id, begin.claim.offset)
-        self._spawn(
-            "background", session_id, work, effect, stop, fallback_outcome, tracked, start_window
-        )
-
-    def _remember(self, begin: BeginWork) -> background.Remember | None:
-        if self._memory is None or begin.kind != "memory":
-            return None
-        return partial(self._memory.keep, at=begin.claim.at)
+        self._spawn(session_id, background.run(session_id, begin, self._means))
 
     def deliver(self, session_id: str, begin: BeginDelivery) -> None:
         """Begin a delivery."""
         crash_points.reach("delivery.begin")
-        tracked = TrackedSink(self._reports)
-        work = delivery.deliver(
-            begin.delivery(session_id), self._find_channel, tracked, begin.agent.limits
-        )
-        start_window = StartWindow.of(begin.agent, lambda why: delivery_not_begun(begin.owed, why))
-        effect = EffectId(session_id, begin.claim.offset)
-        self._spawn(
-            "delivery", session_id, work, effect, tracked=tracked, start_window=start_window
-        )
+        self._spawn(session_id, delivery.run(session_id, begin, self._means))
 
     def report(self, session_id: str, event: Any) -> None:
         """Write an outcome without running an effect."""
-        self._spawn("reports", session_id, self._reports.outcome(session_id, event))
+
+        async def write() -> None:
+            try:
+                await self._reports.outcome(session_id, event)
+            except Exception as bug:
+                self._say_died(session_id, bug)
+            finally:
+                with self._lock:
+                    self._running[REPORTS] -= 1
+
+        with self._lock:
+            self._running[REPORTS] += 1
+        asyncio.run_coroutine_threadsafe(write(), self._loop)
 
     def close(self) -> None:
         """Stop the model calls, give tools a short time to end by themselves, and stop the event
@@ -362,7 +239,7 @@ class EffectsHost:
         log.
         """
         for role, stop in list(self._stops.values()):
-            if role in ("models", "background"):
+            if role in STOPPED_AT_END:
                 stop.request("the worker is ending", leaves=True)
 
         async def settle() -> None:
@@ -380,95 +257,3 @@ class EffectsHost:
             self._say("the effects could not be asked to end: one of them blocks their event loop")
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(SHUTDOWN_S)
-
-
-def generation_claim_of(session_id: str, begin: BeginGeneration) -> models.GenClaim:
-    """The claim of a model call, as `models.generate` takes it. Called when the claim was read."""
-    return models.GenClaim(
-        session_id=session_id,
-        turn=begin.turn,
-        step=begin.step,
-        attempt=begin.attempt,
-        claimed_at=max(begin.now, begin.claim.at),
-        read_at=time.monotonic(),
-        error_before=begin.error_before,
-    )
-
-
-def work_claim_of(session_id: str, begin: BeginWork) -> background.WorkClaim:
-    """The claim of background work, as `background.work` takes it. Called when the claim was
-    read."""
-    at = max(begin.now, begin.claim.at)
-    place = (session_id, begin.kind, begin.upto, begin.attempt)
-    return background.WorkClaim(*place, at, time.monotonic())
-
-
-def tool_claim_of(session_id: str, begin: BeginTool) -> tools.ToolClaim:
-    """The claim of a tool call, as `tools.run` takes it."""
-    call, agent = begin.call, begin.agent
-    return tools.ToolClaim(
-        session_id=session_id,
-        turn=call.turn,
-        step=call.step,
-        index=call.index,
-        attempt=call.attempt,
-        name=call.name,
-        effect=call.effect,
-        approval="ask" if call.decision else "none",
-        args_sha256=call.args_sha256,
-        timeout_ms=tools.timeout_ms(agent.tool(call.name), agent.limits),
-        user_id=begin.user_id,
-        project_id=begin.project_id,
-        claim_offset=begin.claim.offset,
-        refs=begin.refs,
-    )
-
-
-def tool_host_of(
-    agent: Agent,
-    blobs: BlobStore,
-    side_log: SideLogStore,
-    memory: Memory | None = None,
-    cache: ResultCache | None = None,
-    tool_env: tuple[str, ...] = (),
-) -> tools.ToolHost:
-    """The host of an agent's tools."""
-    return tools.ToolHost(
-        limits=agent.limits,
-        blobs=blobs,
-        side_log=side_log,
-        workdir=agent.workdir,
-        results_readable=agent.tool(READER) is not None,
-        memory=memory,
-        agent=agent.name,
-        model=agent.model,
-        cache=cache,
-        tool_env=tool_env,
-    )
-
-
-def place_of(event: Any) -> tuple[int, int, int]:
-    """(turn, step, attempt) of an event about a model call."""
-    return event.turn, event.step, event.attempt
-
-
-def content_of(begin: BeginGeneration, chunks: list[ev.GenChunk]) -> bytes:
-    """The content of a lost attempt. It begins with the content of the attempts that the lost
-    attempt resumed.
-    """
-    place = (begin.turn, begin.step, begin.attempt)
-    own = [chunk for chunk in chunks if place_of(chunk) == place]
-    return said_so_far(chunks_of(chunks, place, begin.chain) if begin.chain else own)
-
-
-def recovered(
-    begin: BeginGeneration, chunks: list[ev.GenChunk], store_body: models.StoreBody
-) -> ev.GenStopped:
-    """The outcome of a lost attempt whose turn is ending, with the content of its chunks."""
-    return ev.GenStopped(
-        turn=begin.turn,
-        step=begin.step,
-        attempt=begin.attempt,
-        why="its worker is gone and the turn is ending",
-        content=store_body(content_of(begin, chunks), "application/json"),
-    )

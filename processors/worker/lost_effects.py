@@ -13,14 +13,16 @@ from typing import NamedTuple, Protocol
 
 from ...log.door import Log, Reader
 from ...log.errors import OffsetGone
+from ...schemas.enums import Role
 from ...schemas.events.parts import ReadBlob
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
+from ..effects.kinds import is_wanted
+from ..effects.ports import EffectId
 from ..fold.sessions import fold_event
 from ..fold.views import SessionViews, initial
 from ..store.fork_seeds import foldable_entry
 from ..store.partition_cache import PartitionCache
-from .ports import EffectId
 
 POLL_S = 0.2
 RETRY_S = 1.0  # delay before the log is read again after an error
@@ -40,24 +42,6 @@ class Effects(Protocol):
 
     def begun(self) -> list[Running]: ...
     def stop(self, effect: EffectId, why: str) -> bool: ...
-
-
-def is_wanted(views: SessionViews, running: Running) -> bool:
-    """Whether the session of a running effect still needs the effect's outcome."""
-    turn, at = views.turn, running.effect.claim_offset
-    if views.frozen is not None:
-        return True  # the later state is unknown here
-    live = turn.open and turn.closing is None
-    match running.role:
-        case "models":
-            claim = turn.generation and turn.generation.claim
-            return live and claim is not None and claim.offset == at
-        case "tools":
-            own = (call for call in (*turn.calls, *turn.doubts) if call.turn == turn.number)
-            return live and any(call.claim is not None and call.claim.offset == at for call in own)
-        case "background":
-            return any(work.claim.offset == at and not work.stop for work in views.background.works)
-    return True  # an abort does not affect the delivery of an earlier answer
 
 
 class _Lost:
@@ -141,13 +125,13 @@ class LostEffects:
         for running in claimed:
             effect = running.effect
             known = effect.session_id == views.session_id and effect.claim_offset < next_offset
-            if known and not is_wanted(views, running):
+            if known and not is_wanted(views, running.role, effect.claim_offset):
                 self._effects.stop(effect, ENDING)
 
     def _claimed(self) -> list[Running]:
         """The running effects that can be stopped, without recoveries and deliveries."""
-        claimed = ("models", "tools", "background")
-        return [r for r in self._effects.begun() if r.role in claimed and not r.effect.recovers]
+        begun = self._effects.begun()
+        return [r for r in begun if r.role != Role.DELIVERY and not r.effect.recovers]
 
     # -- following -------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ caller knows when a slot is free.
 
 from typing import NamedTuple
 
+from ...schemas.enums import Role
+
 Place = tuple[int, str]
 """Partition and session id."""
 
@@ -20,9 +22,9 @@ class SlotQueue:
     """The queues, one per role. Times are Unix ms."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[Role, _Queue] = {}
 
-    def enqueue(self, role: str, place: Place, check_at: int) -> None:
+    def enqueue(self, role: Role, place: Place, check_at: int) -> None:
         """Enqueue a session, unless it is in the queue. check_at: the time of the queue's next
         check, if the queue was empty."""
         queue = self._queues.get(role)
@@ -31,15 +33,15 @@ class SlotQueue:
         else:
             queue.places.setdefault(place)
 
-    def due(self, now: int) -> list[str]:
+    def due(self, now: int) -> list[Role]:
         """The roles whose queue is due for a check."""
         return [role for role, queue in self._queues.items() if queue.check_at <= now]
 
-    def count(self, role: str) -> int:
+    def count(self, role: Role) -> int:
         """The length of a queue."""
         return len(self._queues[role].places) if role in self._queues else 0
 
-    def pop_oldest(self, role: str) -> Place:
+    def pop_oldest(self, role: Role) -> Place:
         """Pop the oldest entry of a queue that is not empty."""
         queue = self._queues[role]
         place = next(iter(queue.places))
@@ -48,7 +50,7 @@ class SlotQueue:
             del self._queues[role]
         return place
 
-    def set_next_check(self, role: str, check_at: int) -> None:
+    def set_next_check(self, role: Role, check_at: int) -> None:
         """Set the time of the next check of a role's queue. An empty queue is not checked."""
         if role in self._queues:
             self._queues[role] = self._queues[role]._replace(check_at=check_at)

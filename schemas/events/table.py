@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ..enums import Role
 from . import commands, decisions, effects
 
 
@@ -21,7 +22,7 @@ class EventType(NamedTuple):
 
 
 _I, _M = True, True
-_ROLES = ("sessions", "models", "tools", "background", "delivery")
+_ROLES = tuple(Role)
 EVENT_TYPES = (
     EventType("SESSION_OPENED", commands.SessionOpened, not _I, _M, ("producer",)),
     EventType("MESSAGE_RECEIVED", commands.MessageReceived, _I, _M, ("producer",)),

@@ -223,6 +223,10 @@ class WorkerHandle:
         """Whether a worker of this handle has logged a text."""
         return self.log.exists() and text in self.log.read_text("utf-8", "replace")
 
+    def log_tail(self) -> str:
+        """The end of the log, to explain a failure."""
+        return self.log.read_text("utf-8", "replace")[-4000:] if self.log.exists() else ""
+
     def close(self) -> None:
         """End the worker, even a stopped one."""
         if self.active is not None:

@@ -56,6 +56,7 @@ def test_S2_11_a_store_copied_from_another_installation_is_rebuilt(rig, broker, 
     with rig.round() as (stage, handle):
         if handle.active is None:
             Play(stage, handle, "models.chunk:1", ("talk",)).run()
+        handle.kill()  # a running worker deletes files while they are copied
         with stage_on(broker.bootstrap_servers, tmp_path) as other:
             second = other.handle()
             theirs = stage.settings_of("w1").state_dir / "store" / stage.settings.topic("")

@@ -12,8 +12,8 @@ from typing import Any
 
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.processors.agent import Agent
+from foldlog.processors.effects.ports import BeginGeneration, BeginTool, BeginWork, EffectId
 from foldlog.processors.fold.views import SessionViews
-from foldlog.processors.worker.ports import BeginGeneration, BeginTool, BeginWork, EffectId
 from foldlog.schemas.codec import entry_of
 from foldlog.testing.engine import Effects, Engine
 from foldlog.tests.kit.manual_worker import SESSION, message, opened

@@ -5,9 +5,9 @@ import pytest
 
 from foldlog.local.messages_api import Reply, Rule, text, tool_use
 from foldlog.processors.agent import Agent
+from foldlog.processors.effects.tool import refs_in
 from foldlog.processors.tools.builtin import read_result
 from foldlog.processors.tools.tool import tool
-from foldlog.processors.worker.ports import refs_in
 from foldlog.schemas import events as ev
 from foldlog.tests.engine.driven import Driven
 from foldlog.tests.kit.answers import Use

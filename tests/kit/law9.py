@@ -11,6 +11,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from foldlog.processors.agent import Agent
+from foldlog.processors.effects.ports import (
+    BeginDelivery,
+    BeginGeneration,
+    BeginTool,
+    BeginWork,
+)
 from foldlog.processors.fold.projections.partition import PartitionView
 from foldlog.processors.fold.projections.turn_view import FILE_REFUSED, THINKING_REFUSED, TOO_LONG
 from foldlog.processors.fold.session import fold
@@ -19,9 +25,7 @@ from foldlog.processors.request.layers import NO_LAYERS, Layers
 from foldlog.processors.store.partition_cache import may_owe
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.wake.facts import Obligation, wake
-from foldlog.processors.worker.actions import BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.worker.effects_host import CANDIDATES
-from foldlog.processors.worker.ports import BeginDelivery
 from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, decode, encode

@@ -9,6 +9,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from foldlog.processors.agent import Agent
+from foldlog.processors.effects.ports import (
+    BeginDelivery,
+    BeginGeneration,
+    BeginTool,
+    BeginWork,
+    EffectId,
+)
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.projections.partition import PartitionView
 from foldlog.processors.fold.views import SessionViews
@@ -17,9 +24,7 @@ from foldlog.processors.request.rendered import Renderings
 from foldlog.processors.store.partition_cache import PartitionCache
 from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.wake.facts import Obligation
-from foldlog.processors.worker.actions import Actions, BeginGeneration, BeginTool, BeginWork
-from foldlog.processors.worker.claims import claim_of
-from foldlog.processors.worker.ports import BeginDelivery, EffectId
+from foldlog.processors.worker.actions import Actions
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode, entry_of
 from foldlog.schemas.record import Record
@@ -119,7 +124,7 @@ class RecordedActions(RecordedEffects):
             self.lines.append, lambda agent, views: layers,
         )
         if renderings is not None:
-            self.actions._renderings = renderings
+            self.actions.kinds.models.renderings = renderings
 
     # -- the clock -------------------------------------------------------------------------------
 
@@ -154,7 +159,7 @@ class RecordedActions(RecordedEffects):
         self._written, self.begins, self.reported, self.stopped = [], [], [], []
         self._owned.partition = holders
         if owed.owed == "begin" and owed.role != "tools":  # let it read back its claim at once
-            claim = claim_of(views, owed)
+            claim = self.actions.kinds.of(owed.role).claimed(views, owed)
             self.actions._claim_times.record(views.session_id, owed, claim, self._now())
         self.actions.discharge(self._owned, views, owed, agent, now)
         return Discharge(self._written, self.begins, self.reported, self.stopped)

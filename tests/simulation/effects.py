@@ -10,17 +10,22 @@ from dataclasses import replace
 from typing import Any
 
 from foldlog.log.door import Delivered
+from foldlog.processors.effects.model import content_of, failed
+from foldlog.processors.effects.ports import (
+    BeginDelivery,
+    BeginGeneration,
+    BeginTool,
+    BeginWork,
+    EffectId,
+)
+from foldlog.processors.effects.resumption import ChunksLoader
+from foldlog.processors.effects.tool import no_tool
 from foldlog.processors.fold.partial_answer import said_so_far
 from foldlog.processors.fold.projections.turn_view import THINKING_REFUSED
 from foldlog.processors.store.chunks_reader import chunks_reader
 from foldlog.processors.tools.output_sink import Stop
-from foldlog.processors.worker.actions import BeginGeneration, BeginTool, BeginWork
-from foldlog.processors.worker.effects_host import content_of
 from foldlog.processors.worker.lost_effects import Running
-from foldlog.processors.worker.not_begun import failed, no_tool
-from foldlog.processors.worker.ports import BeginDelivery, EffectId
 from foldlog.processors.worker.reports import RETRY_S, ROLE_OF
-from foldlog.processors.worker.resumption import ChunksLoader
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.events.effects import ALIVE_SEQ

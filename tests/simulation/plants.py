@@ -9,6 +9,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, NamedTuple
 
+from foldlog.processors.effects import tool
+from foldlog.processors.effects.start_window import ClaimTimes
+from foldlog.processors.effects.tool import ToolCalls
 from foldlog.processors.fold import session
 from foldlog.processors.fold.call_facts import FACTS
 from foldlog.processors.fold.projections import (
@@ -31,11 +34,10 @@ from foldlog.processors.request.rendered import Renderings
 from foldlog.processors.store.partition_cache import PartitionCache
 from foldlog.processors.store.store import Store
 from foldlog.processors.wake import budget, decide, facts as wake
-from foldlog.processors.worker import actions, worker
+from foldlog.processors.worker import worker
 from foldlog.processors.worker.actions import Actions
 from foldlog.processors.worker.lost_effects import LostEffects
 from foldlog.processors.worker.outbox import Outbox
-from foldlog.processors.worker.start_window import ClaimTimes
 from foldlog.schemas import events as ev
 from foldlog.tests.simulation import wrong_rules as wrong
 from foldlog.tests.simulation.node import Process
@@ -208,7 +210,7 @@ OF_EFFECTS = (
           Searched("BeginsInTime", "once", jumps=1)),
     Plant("a model call begun at any time", ClaimTimes, "too_late", wrong.model_calls_at_any_time,
           Simulated("BeginsInTime", "overtaken")),
-    Plant("a deadline that has passed at once", actions, "tool_claim", wrong.no_margin,
+    Plant("a deadline that has passed at once", ToolCalls, "claim", wrong.no_margin,
           searched=Searched("BeginsInTime", "once")),
     Plant("a take paired with another time", worker, "anchor_of", wrong.produced_when_read,
           searched=Searched("BeginsInTime", "once", jumps=1)),
@@ -216,10 +218,10 @@ OF_EFFECTS = (
           searched=Searched("NobodyIsStuck", "once", faults=1)),
     Plant("a lost record that stays in flight", Actions, "_lost", wrong.waits_for_ever,
           searched=Searched("Liveness", "once", faults=1)),
-    Plant("a reconciler asked early", Actions, "_recover", wrong.asks_early,
+    Plant("a reconciler asked early", ToolCalls, "recover", wrong.asks_early,
           Simulated("ReconcilesLate", "once"),
           Searched("ReconcilesLate", "reconciled", faults=1)),
-    Plant("a lost attempt called not run", actions, "tool_not_begun", wrong.never_gone_repeats,
+    Plant("a lost attempt called not run", tool, "tool_not_begun", wrong.never_gone_repeats,
           Simulated("NotRunMeansNotRun", "again")),
     Plant("takes without a pause", worker, "SESSION_TIMEOUT_MS", 500,
           Simulated("TakesAreBounded", "mutual")),

@@ -8,12 +8,12 @@ moment of the act. As in tools/call.py, an outcome claims no more than is known.
 from collections.abc import Generator
 from typing import Any
 
+from foldlog.processors.effects.ports import BeginTool
+from foldlog.processors.effects.tool import tool_claim_of
 from foldlog.processors.tools.outcomes import not_run, result, short, uncertain
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.run import ASK_SHARE, END_SHARE
 from foldlog.processors.tools.tool import Tool
-from foldlog.processors.worker.actions import BeginTool
-from foldlog.processors.worker.effects_host import tool_claim_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.enums import Outcome, Via
 from foldlog.schemas.tokens import estimate

@@ -11,10 +11,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from foldlog.log.memory import MemoryLog
+from foldlog.processors.effects.ports import BeginTool
 from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.wake.budget import Rules
 from foldlog.processors.wake.decide import rules_of
-from foldlog.processors.worker.actions import BeginTool
 from foldlog.schemas.topics import topics
 from foldlog.tests.kit.blobs import MemoryBlobs
 from foldlog.tests.kit.invariants import Violation

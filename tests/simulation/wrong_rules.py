@@ -11,6 +11,7 @@ from foldlog.processors.fold.projections import context, partition
 from foldlog.processors.fold.ruling import ACCEPTED, DUPLICATE
 from foldlog.processors.request.build import request_sha256
 from foldlog.processors.store.clocks import Anchor
+from foldlog.processors.wake.table import Action
 from foldlog.schemas import events as ev
 from foldlog.schemas.value import replace
 
@@ -269,10 +270,10 @@ def forgets_the_outbox(right, self):
 # -- the worker ------------------------------------------------------------------------------------
 
 
-def begins_again(right, self, held, views, owed, agent):
-    if owed.owed == "begin":
-        self._begun.pop(views.session_id, None)
-    return right(self, held, views, owed, agent)
+def begins_again(right, self, owned, due):
+    if due.obligation.owed == Action.BEGIN:
+        self._begun.forget(due.session_id)
+    return right(self, owned, due)
 
 
 def begins_at_any_time(right, self, name, owed, claim, agent, now):
@@ -285,17 +286,17 @@ def model_calls_at_any_time(right, self, name, owed, claim, agent, now):
     return None if owed.role == "models" else late
 
 
-def asks_early(right, self, held, views, owed, agent, now):
-    return right(self, held, views, owed, agent, now + 10**9)
+def asks_early(right, self, due, begun):
+    return right(self, due._replace(now=due.now + 10**9), begun)
 
 
 def never_gone_repeats(right, call, why, *, may_have_run=False):
     return right(replace(call, attempt=1), why)
 
 
-def no_margin(right, views, owed, agent, holder, now):
+def no_margin(right, self, due, holder):
     """A deadline without the time until the tool begins."""
-    return changed(right(views, owed, agent, holder, now), deadline=now)
+    return changed(right(self, due, holder), deadline=due.now)
 
 
 def never_superseded(right, self, owned):

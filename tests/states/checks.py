@@ -11,11 +11,11 @@ A property of one record at one position is checked once, not once per state.
 
 from typing import Any
 
+from foldlog.processors.effects.ports import BeginGeneration
 from foldlog.processors.fold.sessions import fold_event
 from foldlog.processors.request.rendered import Renderings
 from foldlog.processors.wake.decide import Desk, decide, no_layers, rules_of
 from foldlog.processors.wake.facts import wake
-from foldlog.processors.worker.ports import BeginGeneration
 from foldlog.schemas.codec import decode
 from foldlog.schemas.value import replace
 from foldlog.tests.kit import invariants

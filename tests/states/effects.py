@@ -7,9 +7,9 @@ in between is a fault of that action.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from foldlog.processors.effects.ports import BeginGeneration, BeginTool
+from foldlog.processors.effects.tool import tool_claim_of
 from foldlog.processors.tools.outcomes import ToolClaim, not_run, result, short, uncertain
-from foldlog.processors.worker.effects_host import tool_claim_of
-from foldlog.processors.worker.ports import BeginGeneration, BeginTool
 from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.enums import Outcome, Via

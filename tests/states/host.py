@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from foldlog.processors.agent import Agent
 from foldlog.processors.agent_digest import digests_of
+from foldlog.processors.effects.ports import EffectId
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.references import Subject
 from foldlog.processors.store.clocks import Anchor
@@ -18,7 +19,6 @@ from foldlog.processors.store.partition_cache import PartitionCache, may_owe
 from foldlog.processors.store.store import Cursor, DictBackend, Store
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.worker.actions import Actions, InFlight, ObligationKey
-from foldlog.processors.worker.ports import EffectId
 from foldlog.processors.worker.worker import Worker, WorkerParts
 from foldlog.tests.kit.blobs import MemoryBlobs
 from foldlog.tests.kit.invariants import Violation
@@ -192,13 +192,13 @@ class Host(RecordedEffects):
             )
         )
         if memory.begun:
-            actions._begun[SESSION] = set(memory.begun)
+            actions._begun._effects[SESSION] = set(memory.begun)
         if memory.claimed_at:
             actions._claim_times._produced_at[SESSION] = dict(memory.claimed_at)
         if memory.rejected is not None:
             turn, count = memory.rejected
             actions._rejections[SESSION] = (self._turns[turn], count)
-        actions._early_asks._asked = dict(memory.asked)
+        actions.kinds.tools.early_asks._asked = dict(memory.asked)
         for one in memory.awaited:
             key = ObligationKey(0, SESSION, one.lane, one.subject, one.owed)
             values = frozenset(one.values)
@@ -250,10 +250,10 @@ class Host(RecordedEffects):
         return Memory(
             owned,
             awaited,
-            tuple(sorted(actions._begun.get(SESSION, ()))),
+            tuple(sorted(actions._begun._effects.get(SESSION, ()))),
             tuple(sorted(actions._claim_times._produced_at.get(SESSION, {}).items())),
             None if rejected is None else (self._turns.number(rejected[0]), rejected[1]),
-            tuple(sorted(actions._early_asks._asked.items())),
+            tuple(sorted(actions.kinds.tools.early_asks._asked.items())),
         )
 
     def _demand_equal(self, cache: PartitionCache, position: int) -> None:

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from ....schemas.codec import Entry
+from ....schemas.enums import Role
 from ....schemas.events import OwnerGone, PartitionTaken
 from ....schemas.events.parts import AgentDigest
 from .turn_view import Claim
@@ -44,8 +45,8 @@ class PartitionView(NamedTuple):
 INITIAL = PartitionView()
 GONE_MAX = 16  # dead owners that are kept; the claims of others wait for their deadline
 EARLIER_MAX = 8  # earlier epochs that are kept; older claims wait for their deadline
-ROLES = ("sessions", "models", "tools", "background", "delivery")
-ANSWERS = ("sessions", "models")  # the roles that every answer needs
+ROLES = tuple(Role)
+ANSWERS = (Role.SESSIONS, Role.MODELS)  # the roles that every answer needs
 
 
 def apply(view: PartitionView, entry: Entry) -> PartitionView:

@@ -11,13 +11,13 @@ import pytest
 from foldlog.log.blobs import BlobStore
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects import background as effect
+from foldlog.processors.effects.background import work_ended
 from foldlog.processors.fold.projections.background import MEMORY_TRIES, MEMORY_WAIT_MS
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.wake import background_tasks as tasks
 from foldlog.processors.wake.background_tasks import Task, task_of
-from foldlog.processors.worker.claims import work_ended
 from foldlog.schemas import events as ev
 from foldlog.schemas.tokens import CHARS_PER_TOKEN, NEW
 from foldlog.tests.kit import answers

@@ -18,6 +18,7 @@ from foldlog.processors.outside.tools import OutsideTools
 from foldlog.processors.tools.call import ToolHost, run
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.tests.kit.programs import END_S
+from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.tests.processors.tools.tool_bench import RecordingSink, claim_of, make_host
 
 HERE = Path(__file__).parent
@@ -45,9 +46,10 @@ class World:
         command = (sys.executable, str(HERE / "stdio_server.py"), str(self.directory))
         return McpServer(name=name, command=command, **options)
 
-    def begin(self, *servers, **options):
+    def begin(self, *servers, start_s=PATIENCE_S):
         agent = Agent(name="a", model="m", mcp=servers, tool_schema_tokens=50_000)
-        tools = OutsideTools([agent], self.directory / "lists", self.logged.append, **options)
+        directory = self.directory / "lists"
+        tools = OutsideTools([agent], directory, self.logged.append, start_s=start_s)
         self.open.append(tools)
         (agent,) = tools.begin()
         return agent

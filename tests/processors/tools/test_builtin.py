@@ -6,11 +6,11 @@ import pytest
 
 from foldlog.processors.agent import Agent
 from foldlog.processors.default_agent import default_agent
+from foldlog.processors.effects.tool import tool_host_of
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools import builtin as builtin_tools
 from foldlog.processors.tools.builtin import tools
 from foldlog.processors.tools.side_log import SideLogStore
-from foldlog.processors.worker.effects_host import tool_host_of
 from foldlog.schemas.enums import Approval, Effect
 
 

@@ -11,9 +11,9 @@ from hashlib import sha256
 import psutil
 import pytest
 
+from foldlog.processors.effects.tool import tool_host_of
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.side_log import SideLogStore
-from foldlog.processors.worker.effects_host import tool_host_of
 from foldlog.tests.kit.programs import output_of
 from foldlog.tests.kit.waiting import within
 from foldlog.tests.processors.tools.tool_bench import RecordingSink
@@ -195,7 +195,7 @@ from foldlog.processors.default_agent import default_agent
 from foldlog.processors.tools.side_log import SideLogStore
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.call import ToolClaim, run
-from foldlog.processors.worker.effects_host import tool_host_of
+from foldlog.processors.effects.tool import tool_host_of
 from foldlog.log.blobs import BlobStore
 class Sink:
     async def outcome(self, session_id, event):

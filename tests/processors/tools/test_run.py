@@ -8,11 +8,11 @@ from hashlib import sha256
 import pytest
 
 from foldlog.processors.agent import Agent
+from foldlog.processors.effects.tool import tool_host_of
 from foldlog.processors.outside.connection import OutcomeUnknown
 from foldlog.processors.tools.call import gave_up, not_run, run
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.tool import ToolFailed, tool
-from foldlog.processors.worker.effects_host import tool_host_of
 from foldlog.schemas.events import ToolFailedUncertain
 from foldlog.schemas.events.parts import Trigger
 from foldlog.tests.processors.tools.tool_bench import (

@@ -6,12 +6,12 @@ from hashlib import sha256
 
 from foldlog.log.blobs import BlobStore
 from foldlog.processors.default_agent import default_agent
+from foldlog.processors.effects.tool import tool_host_of
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.call import ToolClaim, ToolHost, run
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.side_log import SideLogStore
 from foldlog.processors.tools.tool import tool
-from foldlog.processors.worker.effects_host import tool_host_of
 from foldlog.schemas import codec
 
 EFFECTS = ["pure", "idempotent", "once"]

@@ -11,6 +11,7 @@ from foldlog.log.blobs import BlobStore
 from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.models.call import make_client
+from foldlog.processors.effects.ports import BeginWork
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.projections.turn_view import Claim
 from foldlog.processors.memory.fold import text_of
@@ -19,7 +20,6 @@ from foldlog.processors.tools.side_log import SideLogStore
 from foldlog.processors.wake.background_tasks import Task
 from foldlog.processors.worker.effects_host import EffectsHost
 from foldlog.processors.worker.outbox import Outbox
-from foldlog.processors.worker.ports import BeginWork
 from foldlog.processors.worker.reports import Reports
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of

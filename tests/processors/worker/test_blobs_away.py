@@ -13,13 +13,14 @@ from foldlog.log.memory import MemoryLog
 from foldlog.log.object_store import RemoteObjects
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.models.call import make_client
+from foldlog.processors.effects.ports import BeginGeneration
 from foldlog.processors.effects.slots import Slots
+from foldlog.processors.effects.tool import tool_claim_of
 from foldlog.processors.store.chunks_reader import chunks_reader
 from foldlog.processors.tools import blob_wait
 from foldlog.processors.tools.side_log import SideLogStore
-from foldlog.processors.worker.effects_host import EffectsHost, tool_claim_of
+from foldlog.processors.worker.effects_host import EffectsHost
 from foldlog.processors.worker.outbox import Outbox
-from foldlog.processors.worker.ports import BeginGeneration
 from foldlog.processors.worker.reports import Reports
 from foldlog.processors.worker.worker import BLOBS_RETRY_MS
 from foldlog.schemas import events as ev

@@ -12,6 +12,7 @@ from foldlog.log.blobs import BlobStore
 from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.models.errors import POLICY
+from foldlog.processors.effects.ports import BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.projections.turn_view import Call, Claim
 from foldlog.processors.limits import DEFAULT_LIMITS, Limits
@@ -23,7 +24,6 @@ from foldlog.processors.wake.background_tasks import Task
 from foldlog.processors.worker import effects_host
 from foldlog.processors.worker.effects_host import EffectsHost
 from foldlog.processors.worker.outbox import Outbox
-from foldlog.processors.worker.ports import BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.worker.reports import Reports
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of

@@ -7,10 +7,10 @@ import pytest
 
 from foldlog.log.errors import LogUnreachable
 from foldlog.processors.agent import Agent
+from foldlog.processors.effects.ports import EffectId
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.worker import lost_effects
 from foldlog.processors.worker.lost_effects import LostEffects, Running
-from foldlog.processors.worker.ports import EffectId
 from foldlog.schemas import events as ev
 from foldlog.schemas.seed import MEDIA_TYPE, seal
 from foldlog.schemas.topics import SESSION_EVENTS

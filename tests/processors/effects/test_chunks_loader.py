@@ -2,7 +2,7 @@
 
 import threading
 
-from foldlog.processors.worker.resumption import READS_MAX, ChunksLoader
+from foldlog.processors.effects.resumption import READS_MAX, ChunksLoader
 
 PATIENCE_S = 90
 SESSIONS = READS_MAX + 6

@@ -11,7 +11,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..agent import Agent
+from ..fold.references import Subject
 from ..wake.facts import Obligation
+
+_Place = tuple[str, Subject, int, int]  # role, subject, epoch and deadline of a claim
 
 
 class StartWindow(NamedTuple):
@@ -32,7 +35,7 @@ class ClaimTimes:
     """When each claim of this process was produced (monotonic ms)."""
 
     def __init__(self) -> None:
-        self._produced_at: dict[str, dict[tuple, int]] = {}
+        self._produced_at: dict[str, dict[_Place, int]] = {}
 
     def record(self, session_id: str, obligation: Obligation, claim: Any, at_ms: int) -> None:
         """Record when a claim was produced."""
@@ -55,7 +58,7 @@ class ClaimTimes:
         self._produced_at.pop(session_id, None)
 
 
-def _place(obligation: Obligation, claim: Any) -> tuple:
+def _place(obligation: Obligation, claim: Any) -> _Place:
     """Identifies a claim when it is read back. The identity includes the deadline, so that a claim
     that is read back late differs from a newer claim that was produced in the meantime."""
     return obligation.role, obligation.subject, claim.epoch, claim.deadline
