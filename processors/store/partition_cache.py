@@ -21,7 +21,7 @@ from ..fold.projections.partition import PartitionView
 from ..fold.session import streamed_on
 from ..fold.sessions import FoldedEvent, fold_event
 from ..fold.views import SessionViews
-from ..wake.budget import Rules, due_works
+from ..wake.budget import Budget, Rules
 from .clocks import Anchor
 from .hot_sessions import MB, HotSessions
 from .store import Cursor, Store
@@ -62,7 +62,7 @@ def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
         return True
     if turn.terminated or rules is None:
         return False
-    return bool(views.background.works or views.delivery.owed) or bool(due_works(views, rules))
+    return bool(views.background.works or views.delivery.owed) or bool(Budget(views, rules).works)
 
 
 def _name_of(key: bytes | None) -> str:

@@ -25,7 +25,7 @@ from ..request.layers import NO_LAYERS
 from ..request.left_out import as_sent
 from ..request.prefix import layers_of
 from ..request.summary import summary_text
-from .budget import SUMMARY_TOKENS, best_cut, must_shorten
+from .budget import SUMMARY_TOKENS, Budget, must_shorten
 from .decide import rules_of
 
 SHORT_TOKENS = 500  # limit of a short form: a quarter of the smallest result that gets a short form
@@ -151,7 +151,7 @@ def _inline_text(body: Body | None) -> str:
 
 
 def _summary_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Task | None:
-    cut, candidate = best_cut(views, rules_of(agent)), views.compaction.candidate
+    cut, candidate = Budget(views, rules_of(agent)).best_cut, views.compaction.candidate
     if cut is None or (candidate is not None and cut <= candidate.kept_from):
         return None  # nothing can be cut, or the candidate covers as much
     begin = kept_from(views.compaction)

@@ -1,10 +1,13 @@
 """The budget of the next request: its tokens, its compactions, and the background work that is due.
 
 The functions are pure and use only the views and the agent's rules. Adopting a compaction changes
-the beginning of later requests, which loses the cache and the signed thinking. So compactions are
-adopted in batches, and only over the soft budget or when the cache is cold.
+the beginning of later requests, which loses the cache and the signed thinking. The table ADOPT says
+when that is worth it. `Budget` computes each part at most once; each wake makes one.
 """
 
+from enum import StrEnum
+from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
 from ...schemas.enums import WhenBusy
@@ -30,9 +33,9 @@ from ..fold.refused_content import to_leave_out
 from ..fold.views import SessionViews
 from ..limits import DEFAULT_LIMITS, Limits
 
-BATCH = 10  # adopting must save 1/10 of the soft budget, to be worth the loss of the cache
-SAVED = 5  # and 1/5 of the request, because the kept part alone may exceed the soft budget
-COVERED = 4  # a summary must cover 1/4 of the request
+BATCH = 10  # TENTH: 1/10 of the soft budget
+SAVED = 5  # FIFTH: 1/5 of the request
+COVERED_MIN = 4  # a summary must cover 1/4 of the request
 SUMMARY_TOKENS = 2_000  # limit of a summary: 4 % of the soft budget
 HEARD = ("user", "reminder")  # fragments that are neither answers nor results
 CACHE_LIFE_MS = 300_000  # an unused prefix stays cached this long; changing it later is free
@@ -94,38 +97,110 @@ def must_shorten(views: SessionViews) -> bool:
     return too_long(turn)
 
 
+class Over(StrEnum):
+    """How the next request exceeds its budget. HARD: also if the model refused it as too long."""
+
+    NO = "no"
+    SOFT = "soft"
+    HARD = "hard"
+
+
+class Thinking(StrEnum):
+    """Whether the next request must begin with the last one (`held`). COVERED: it must, but the
+    candidate covers every answer and result, so that no thinking must be kept."""
+
+    FREE = "free"
+    KEPT = "kept"
+    COVERED = "covered"
+
+
+class Least(StrEnum):
+    """What adopting a compaction must save at least, in tokens."""
+
+    ANYTHING = "anything"
+    TENTH = "tenth"  # of the soft budget
+    FIFTH = "fifth"  # of the request, and a tenth of the soft budget
+
+
+class Adopt(NamedTuple):
+    """A row of ADOPT: the next requests to which it applies, and the compactions that they adopt.
+
+    `least`: what the short forms, and what the candidate, must save; None if nothing is adopted.
+    `always`: whether the candidate is adopted even if the short forms alone are enough.
+    """
+
+    over: tuple[Over, ...]
+    cold: tuple[bool, ...]
+    thinking: tuple[Thinking, ...]
+    least: Least | None
+    always: bool
+    why: str
+
+
+NO, SOFT, HARD = Over
+FREE, KEPT, COVERED = Thinking
+ADOPT = (
+    Adopt((NO,), (False,), (FREE, KEPT, COVERED), None, False,
+          "it fits, and its beginning is in the cache"),
+    Adopt((NO,), (True,), (KEPT, COVERED), None, False,
+          "it fits, and signed thinking stays where it is"),
+    Adopt((SOFT,), (False, True), (KEPT, COVERED), None, False,
+          "signed thinking stays where it is up to the hard budget"),
+    Adopt((HARD,), (False, True), (KEPT,), None, False,
+          "the model refuses a request without the thinking that it must contain"),
+    Adopt((HARD,), (False, True), (FREE, COVERED), Least.ANYTHING, True,
+          "it cannot be sent as it is"),
+    Adopt((NO, SOFT), (True,), (FREE,), Least.TENTH, True,
+          "its beginning left the cache, so changing it costs nothing"),
+    Adopt((SOFT,), (False,), (FREE,), Least.FIFTH, False,
+          "the loss of the cache must pay; the kept part alone may exceed the soft budget"),
+)
+
+
+_ROW_OF = {
+    facts: row for row in ADOPT for facts in product(row.over, row.cold, row.thinking)
+}
+
+
 def plan(views: SessionViews, rules: Rules, prefix: Prefix | None = None) -> Plan:
     """The plan of the next request. `prefix`: the request's prefix, if it is not in force yet."""
-    view = views.compaction
-    before = held(views, rules)
+    view, before = views.compaction, held(views, rules)
     if before is None:
         strategy, tokens = _window(views, rules, prefix)
     else:
         strategy, tokens = before.strategy, _extended(views, family_of(before.model), prefix)
     tokens = max(0, tokens - _left_out(views))
-    compacted = strategy == "compacted"
-    standing = view.checkpoint_at if compacted else None
-    still = Plan(strategy, standing, view.compacted_upto, tokens)
-    must = tokens > rules.limits.hard_tokens or must_shorten(views)
-    wants = must or tokens > rules.limits.soft_tokens or is_cold(views)
-    if not compacted or not wants:
-        return still
-    if before is not None and not (must and _covers_thinking(views)):
-        return still
-    cold = is_cold(views)
-    least = 1 if must else max(rules.limits.soft_tokens // BATCH, 0 if cold else tokens // SAVED)
+    if strategy != "compacted":
+        return Plan(strategy, None, view.compacted_upto, tokens)
+    still = Plan(strategy, view.checkpoint_at, view.compacted_upto, tokens)
+    thinking = FREE if before is None else COVERED if _covers_thinking(views) else KEPT
+    row = _ROW_OF[_over(views, rules, tokens), is_cold(views), thinking]
+    return still if row.least is None else _adopted(views, rules, still, row)
+
+
+def _over(views: SessionViews, rules: Rules, tokens: int) -> Over:
+    if tokens > rules.limits.hard_tokens or must_shorten(views):
+        return HARD
+    return SOFT if tokens > rules.limits.soft_tokens else NO
+
+
+def _adopted(views: SessionViews, rules: Rules, still: Plan, row: Adopt) -> Plan:
+    """The plan with the compactions that save enough: first the short forms, then the candidate."""
+    view, tenth = views.compaction, rules.limits.soft_tokens // BATCH
+    fifth = max(tenth, still.tokens // SAVED)
+    least = {Least.ANYTHING: 1, Least.TENTH: tenth, Least.FIFTH: fifth, None: 0}[row.least]
     found = still
     if view.waiting >= least:
-        left = max(0, tokens - view.waiting)
+        left = max(0, still.tokens - view.waiting)
         found = still._replace(compacted_upto=view.shorts[-1].offset, tokens=left, adopts=True)
     candidate = view.candidate
-    if candidate is not None:
-        saved = saving(views, candidate, found.compacted_upto)
-        enough = found.tokens <= rules.limits.soft_tokens and not cold
-        if saved >= least and (must or not enough):
-            left = max(0, found.tokens - saved)
-            found = found._replace(checkpoint=candidate.offset, tokens=left, adopts=True)
-    return found
+    if candidate is None or not (row.always or found.tokens > rules.limits.soft_tokens):
+        return found
+    saved = saving(views, candidate, found.compacted_upto)
+    if saved < least:
+        return found
+    left = max(0, found.tokens - saved)
+    return found._replace(checkpoint=candidate.offset, tokens=left, adopts=True)
 
 
 def _left_out(views: SessionViews) -> int:
@@ -222,97 +297,11 @@ def is_cold(views: SessionViews) -> bool:
     return first is not None and first.at - views.context.answered_at > CACHE_LIFE_MS
 
 
-def needs_room(views: SessionViews, rules: Rules) -> bool:
-    """Whether the next request is too long even with the candidate, so that no step can run."""
-    return _with_candidate(views, rules) > rules.limits.hard_tokens or must_shorten(views)
-
-
-def best_cut(views: SessionViews, rules: Rules) -> int | None:
-    """The cut at which the next summary would end, or None. Everything after it is kept verbatim.
-
-    The cut keeps KEPT_MESSAGES messages. If these messages alone are too long for a request, the
-    session could never continue, so the cut keeps fewer. It always keeps the messages that arrived
-    after the last answer and its results. If the model refused the request as too long by its own
-    count (bytes, images), the cut keeps at most half of the tokens.
-    """
-    fragments, begin = views.context.fragments, kept_from(views.compaction)
-    keep, most = KEPT_MESSAGES, rules.limits.hard_tokens
-    cut = cut_keeping(fragments, keep, begin)
-    if not needs_room(views, rules):
-        return cut
-    # The tokens of the prefix and of the new messages.
-    others = _window(views, rules, None)[1] - _tokens_from(views, begin)
-    room = min(most // 2, max(0, most - others - SUMMARY_TOKENS))
-    if must_shorten(views):
-        room = min(room, _tokens_from(views, begin) // 2)
-    while keep > 1 and _tokens_from(views, cut or begin) > room:
-        keep //= 2
-        cut = cut_keeping(fragments, keep, begin) or cut
-    end = len(fragments)
-    while end > 0 and fragments[end - 1].kind in HEARD:
-        end -= 1
-    too_long = _tokens_from(views, cut or begin) > room or held(views, rules) is not None
-    if too_long and (cut or begin) < end < len(fragments):
-        return end
-    return cut
-
-
 def _tokens_from(views: SessionViews, place: int) -> int:
     """The tokens of the fragments from `place` on, as the next request would contain them."""
     view, end = views.compaction, len(views.context.fragments)
     whole = fragment_tokens(views.context.fragments, place, end)
     return whole - _shorter(view, place, end, view.compacted_upto)
-
-
-def due_works(views: SessionViews, rules: Rules) -> list[Due]:
-    """The background work that is due and not claimed."""
-    view, turn = views.background, views.turn
-    if turn.closing is not None:
-        return []
-    due = []
-    if rules.strategy == "compacted":
-        due = [
-            Due(WorkKind.RESULT, large.upto)
-            for large in view.results
-            if large.tokens >= rules.limits.short_tokens
-            and find_work(view, WorkKind.RESULT, large.upto) is None
-        ]
-        summary = _summary_due(views, rules)
-        due += [summary] if summary is not None else []
-    is_idle = rules.memory and not turn.open and view.idle_at > view.remembered_upto
-    if is_idle and not any(work.kind is WorkKind.MEMORY for work in view.works):
-        due.append(Due(WorkKind.MEMORY, view.idle_at, at=view.memory_at))
-    return due
-
-
-def _summary_due(views: SessionViews, rules: Rules) -> Due | None:
-    view, turn, fragments = views.background, views.turn, views.context.fragments
-    if not len(fragments) or running_summary(view):
-        return None
-    limit = rules.limits.soft_tokens if turn.open else rules.limits.resume_tokens
-    candidate, tokens = views.compaction.candidate, _with_candidate(views, rules)
-    must = tokens > rules.limits.hard_tokens or must_shorten(views)
-    if tokens <= limit and not must:
-        return None
-    least = 1 if must else rules.limits.soft_tokens // BATCH
-    upto = fragments[-1].offset
-    if upto <= view.tried_upto or _grew(views) < least:
-        return None
-    cut = best_cut(views, rules)
-    begin = candidate.kept_from if candidate is not None else kept_from(views.compaction)
-    covered = fragment_tokens(fragments, begin, cut) if cut is not None else 0
-    worth = covered >= (least if must else max(least + SUMMARY_TOKENS, tokens // COVERED))
-    if candidate is not None and not worth:
-        return None  # there is a candidate, and a newer one would cover little more
-    return Due(WorkKind.CONTEXT if turn.open else WorkKind.RESUME, upto, worth)
-
-
-def _with_candidate(views: SessionViews, rules: Rules) -> int:
-    """Estimated tokens of the next request if it also adopted the candidate."""
-    planned, candidate = plan(views, rules), views.compaction.candidate
-    if candidate is None or planned.checkpoint == candidate.offset:
-        return planned.tokens
-    return planned.tokens - max(0, saving(views, candidate, planned.compacted_upto))
 
 
 def _grew(views: SessionViews) -> float:
@@ -321,11 +310,113 @@ def _grew(views: SessionViews) -> float:
     return views.context.fragments[-1].total - tried if tried else float("inf")
 
 
-def may_still_come(views: SessionViews, rules: Rules, now: int) -> bool:
-    """Whether a step that is too long may still wait for a summary."""
-    if rules.strategy != "compacted" or now >= views.turn.due_at + rules.limits.candidate_wait_ms:
-        return False
-    running = any(work.kind is not WorkKind.MEMORY for work in views.background.works)
-    return running or any(
-        due.worth and due.kind is not WorkKind.MEMORY for due in due_works(views, rules)
-    )
+class Budget:
+    """The budget of a session's next request."""
+
+    def __init__(self, views: SessionViews, rules: Rules) -> None:
+        self._views, self._rules = views, rules
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of the next request."""
+        return plan(self._views, self._rules)
+
+    @cached_property
+    def _tokens_with_candidate(self) -> int:
+        """Estimated tokens of the next request if it also adopted the candidate."""
+        planned, candidate = self.plan, self._views.compaction.candidate
+        if candidate is None or planned.checkpoint == candidate.offset:
+            return planned.tokens
+        saved = saving(self._views, candidate, planned.compacted_upto)
+        return planned.tokens - max(0, saved)
+
+    @cached_property
+    def needs_room(self) -> bool:
+        """Whether the next request is too long even with the candidate, so that no step can run."""
+        return _over(self._views, self._rules, self._tokens_with_candidate) is HARD
+
+    @cached_property
+    def best_cut(self) -> int | None:
+        """The cut at which the next summary would end, or None. Everything after it is kept
+        verbatim.
+
+        The cut keeps KEPT_MESSAGES messages. If these messages alone are too long for a request,
+        the session could never continue, so the cut keeps fewer. It always keeps the messages that
+        arrived after the last answer and its results. If the model refused the request as too long
+        by its own count (bytes, images), the cut keeps at most half of the tokens.
+        """
+        views, rules = self._views, self._rules
+        fragments, begin = views.context.fragments, kept_from(views.compaction)
+        keep, most = KEPT_MESSAGES, rules.limits.hard_tokens
+        cut = cut_keeping(fragments, keep, begin)
+        if not self.needs_room:
+            return cut
+        # The tokens of the prefix and of the new messages.
+        others = _window(views, rules, None)[1] - _tokens_from(views, begin)
+        room = min(most // 2, max(0, most - others - SUMMARY_TOKENS))
+        if must_shorten(views):
+            room = min(room, _tokens_from(views, begin) // 2)
+        while keep > 1 and _tokens_from(views, cut or begin) > room:
+            keep //= 2
+            cut = cut_keeping(fragments, keep, begin) or cut
+        end = len(fragments)
+        while end > 0 and fragments[end - 1].kind in HEARD:
+            end -= 1
+        too_long = _tokens_from(views, cut or begin) > room or held(views, rules) is not None
+        if too_long and (cut or begin) < end < len(fragments):
+            return end
+        return cut
+
+    @cached_property
+    def works(self) -> list[Due]:
+        """The background work that is due and not claimed."""
+        view, turn, rules = self._views.background, self._views.turn, self._rules
+        if turn.closing is not None:
+            return []
+        due = []
+        if rules.strategy == "compacted":
+            due = [
+                Due(WorkKind.RESULT, large.upto)
+                for large in view.results
+                if large.tokens >= rules.limits.short_tokens
+                and find_work(view, WorkKind.RESULT, large.upto) is None
+            ]
+            summary = self._summary_due()
+            due += [summary] if summary is not None else []
+        is_idle = rules.memory and not turn.open and view.idle_at > view.remembered_upto
+        if is_idle and not any(work.kind is WorkKind.MEMORY for work in view.works):
+            due.append(Due(WorkKind.MEMORY, view.idle_at, at=view.memory_at))
+        return due
+
+    def _summary_due(self) -> Due | None:
+        views, limits = self._views, self._rules.limits
+        view, turn, fragments = views.background, views.turn, views.context.fragments
+        if not len(fragments) or running_summary(view):
+            return None
+        limit = limits.soft_tokens if turn.open else limits.resume_tokens
+        candidate, tokens = views.compaction.candidate, self._tokens_with_candidate
+        if tokens <= limit and not self.needs_room:
+            return None
+        least = 1 if self.needs_room else limits.soft_tokens // BATCH
+        upto = fragments[-1].offset
+        if upto <= view.tried_upto or _grew(views) < least:
+            return None
+        cut = self.best_cut
+        begin = candidate.kept_from if candidate is not None else kept_from(views.compaction)
+        covered = fragment_tokens(fragments, begin, cut) if cut is not None else 0
+        enough = max(least + SUMMARY_TOKENS, tokens // COVERED_MIN)
+        worth = covered >= (least if self.needs_room else enough)
+        if candidate is not None and not worth:
+            return None  # there is a candidate, and a newer one would cover little more
+        return Due(WorkKind.CONTEXT if turn.open else WorkKind.RESUME, upto, worth)
+
+    def may_still_come(self, now: int) -> bool:
+        """Whether a step that is too long may still wait for a summary."""
+        views, rules = self._views, self._rules
+        until = views.turn.due_at + rules.limits.candidate_wait_ms
+        if rules.strategy != "compacted" or now >= until:
+            return False
+        running = any(work.kind is not WorkKind.MEMORY for work in views.background.works)
+        return running or any(
+            due.worth and due.kind is not WorkKind.MEMORY for due in self.works
+        )

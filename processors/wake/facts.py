@@ -39,7 +39,7 @@ from ..fold.references import (
 )
 from ..fold.refused_content import to_leave_out
 from ..fold.views import SessionViews
-from .budget import Due, Rules, due_works, may_still_come, must_shorten, plan
+from .budget import Budget, Due, Rules, must_shorten
 from .table import REBUILT, Action, Facts, StepDue, match
 
 # Python 3.11 looks enum members up slowly.
@@ -92,6 +92,7 @@ class Moment(NamedTuple):
     now: int
     rules: Rules
     common: Facts
+    budget: Budget
     may_ask: bool = False
 
     def claim_status(self, claim: Claim, role: str, deadline: int) -> ClaimStatus:
@@ -114,7 +115,8 @@ def wake(
     is_live = not halted and rules is not None
     common: Facts = {"gate": "live" if is_live else "halted", "closing": turn.closing is not None}
     may_ask = views.frozen is None and rules is not None
-    moment = Moment(views, partition, now, rules or Rules(), common, may_ask)
+    known = rules or Rules()
+    moment = Moment(views, partition, now, known, common, Budget(views, known), may_ask)
     owed = list(_always(moment))
     if is_live:
         owed += _live(moment)
@@ -130,7 +132,8 @@ def owed_to_end(
     """The obligations that remain if the others cannot be computed or discharged, because of a bug
     or of lost content: answers to refused producers, and the end of a closing turn."""
     turn, common = views.turn, Facts(gate="live", closing=views.turn.closing is not None)
-    moment = Moment(views, partition, now, Rules(), common)
+    rules = Rules()
+    moment = Moment(views, partition, now, rules, common, Budget(views, rules))
     owed = [_owe("R", {}, RefusalRef(refusal.offset)) for refusal in turn.refusals]
     if turn.open and views.frozen is None:
         owed += [one for one in _effects(moment) if one is not None and one.lane == "C"]
@@ -158,7 +161,7 @@ def _live(moment: Moment) -> Iterator[Obligation | None]:
         yield _next(moment)
     for work in views.background.works:
         yield _claimed_work(moment, work)
-    for due in due_works(views, moment.rules):
+    for due in moment.budget.works:
         yield _due_work(moment, due)
     for delivery in next_owed(views.delivery):
         yield _delivery(moment, delivery)
@@ -267,10 +270,10 @@ def _next(moment: Moment) -> Obligation | None:
     facts = {**moment.common, "due": due, "stop": False, "over_cap": False, "may_come": False}
     wait_until = None
     if due not in (NO, ENDED):
-        planned = plan(views, rules)
+        planned = moment.budget.plan
         lacks = due is TOO_LONG and not planned.adopts
         over = planned.tokens > rules.limits.hard_tokens
-        may_come = (over or lacks) and may_still_come(views, rules, moment.now)
+        may_come = (over or lacks) and moment.budget.may_still_come(moment.now)
         if lacks and not may_come and _may_leave_out(views):
             facts["due"], lacks = PART_REFUSED, False
         facts["stop"] = stop_reason(views, rules) is not None

@@ -12,7 +12,7 @@ from foldlog.processors.request.build import context_of
 from foldlog.processors.request.frames import framed
 from foldlog.processors.request.left_out import as_sent, is_left_out
 from foldlog.processors.request.summary import FRAME
-from foldlog.processors.wake.budget import needs_room
+from foldlog.processors.wake.budget import Budget
 from foldlog.processors.wake.decide import rules_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import call_key
@@ -72,7 +72,8 @@ def test_S3_4_a_summary_keeps_the_newest_12_messages_verbatim(history):
                 continue
             since = [n for n in range(number + 1) if history.steps[n].entry.offset >= event.upto]
             known = {history.rules[n] for n in since}  # an edited agent has another budget
-            assert any(needs_room(history.steps[n].views, rules) for n in since for rules in known)
+            at = [history.steps[n].views for n in since]
+            assert any(Budget(views, rules).needs_room for views in at for rules in known)
 
 
 @law(forged=True)

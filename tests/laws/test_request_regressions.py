@@ -8,7 +8,7 @@ import pytest
 from foldlog.processors.fold.projections.compaction import Summary
 from foldlog.processors.request.build import compaction_request
 from foldlog.processors.wake.background_tasks import task_of
-from foldlog.processors.wake.budget import best_cut
+from foldlog.processors.wake.budget import Budget
 from foldlog.processors.wake.decide import rules_of
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.events.parts import Body
@@ -182,7 +182,7 @@ def test_law_9_a_claimed_summary_is_skipped_when_another_covers_as_much():
     for n in range(10):
         s.say(f"and {n}?")
         s.answer("well")
-    cut = best_cut(s.views, rules_of(s.agent))
+    cut = Budget(s.views, rules_of(s.agent)).best_cut
     for kept, made in ((cut - 1, True), (cut, False), (cut + 1, False)):
         ready = Summary(s.offset, 1, kept, Body(inline=b"[]"), 40, "m")
         summaries = s.views.compaction.summaries.append(ready)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from foldlog.processors.agent import Agent
-from foldlog.processors.wake.budget import due_works, needs_room, plan
+from foldlog.processors.wake.budget import Budget, plan
 from foldlog.processors.wake.decide import rules_of
 from foldlog.schemas import events as ev
 from foldlog.tests.kit.agents import variant
@@ -110,6 +110,6 @@ def test_S3_6_a_summary_is_required_only_over_the_cap():
     s = answered(variant("compacted"))
     for cap, required in ((tokens_of(s), False), (tokens_of(s) - 1, True)):
         rules = rules_of(capped(s.agent, cap))
-        assert needs_room(s.views, rules) == required
-        summaries = [due for due in due_works(s.views, rules) if due.kind == "context"]
+        assert Budget(s.views, rules).needs_room == required
+        summaries = [due for due in Budget(s.views, rules).works if due.kind == "context"]
         assert bool(summaries) == required

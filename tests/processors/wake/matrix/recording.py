@@ -9,6 +9,7 @@ from typing import Any
 from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.build import request_bytes
 from foldlog.processors.wake.background_tasks import is_made, task_of
+from foldlog.processors.wake.budget import Budget
 from foldlog.processors.wake.decide import Desk, decide, no_layers, no_todos, rules_of
 from foldlog.processors.wake.facts import Moment, Obligation, _next
 from foldlog.processors.wake.matrix import BY_KIND, DECIDED_AT, WRITTEN_AT
@@ -95,8 +96,9 @@ class RecordingHistory(History):
         found = super().owed()
         if any(owed.lane == "N" for owed in found):  # a step, the end of its turn, or a wait
             common = {"gate": "live", "closing": False}
-            rules = rules_of(self.agent)
-            _next(Moment(self.recording("F"), self.holders, self.at, rules, common))
+            rules, views = rules_of(self.agent), self.recording("F")
+            moment = Moment(views, self.holders, self.at, rules, common, Budget(views, rules))
+            _next(moment)
         return found
 
     def do(self, owed: Obligation):
