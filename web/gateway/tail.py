@@ -356,7 +356,8 @@ class Tail:
     def _fold_run(self, owned: PartitionCache, records: list[Record], batch: Batch) -> None:
         write = partial(self._write, owned)
         owned.fold_run(records, lambda record: self._fold(owned, record, batch), write)
-        write()
+        if owned.next_offset != owned.store.cursor.offset:
+            write()
 
     def _fold(self, owned: PartitionCache, record: Record, batch: Batch) -> str | None:
         """Fold one record. See `PartitionCache.fold_run`: viewers need every chunk."""
