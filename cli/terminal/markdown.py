@@ -100,10 +100,14 @@ class Markdown:
 
     def _change(self, wanted: list[Row], window: os.terminal_size, is_done: bool) -> str:
         """What turns the rows of the block that are on the screen into the wanted ones."""
-        drawn, pairs = self._rows, zip(self._rows, wanted, strict=False)
-        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        if same == len(drawn) == len(wanted):
+        drawn = self._rows
+        if drawn == wanted:
             return ""
+        far = len(drawn) - window.lines  # rows that have left the window keep their colours
+        same = sum(1 for _ in takewhile(
+            lambda n: drawn[n].plain == wanted[n].plain and (n < far or drawn[n] == wanted[n]),
+            range(min(len(drawn), len(wanted))),
+        ))
         same = min(same, max(0, len(wanted) - 1))  # the cursor stays in the last row
         text = "\n".join(row.text for row in wanted[same:])
         up = sum(max(1, len(chop_cells(row.plain, window.columns))) for row in drawn[same:]) - 1

@@ -171,11 +171,18 @@ LONG = "".join(
 
 @pytest.mark.parametrize("columns", [40, 41, 80])
 def test_a_long_answer_scrolls_away_whole_and_once(columns):
-    pieces = re.findall("(?s).{1,7}", LONG)
+    pieces = re.findall("(?s).{1,25}", LONG)
     small = drawn(*pieces, columns=columns, rows=10)
     assert small.shown() == drawn(LONG, columns=columns, rows=500).shown()
     far = [text for text in small.wrote if "\x1b[J" in text]
     assert len(far) < len(small.wrote) / 4, "most tokens redraw nothing above their row"
+
+
+def test_a_comment_that_is_longer_than_the_window_is_not_held_back_until_it_ends():
+    lines = [f" * line {n}" for n in range(30)]
+    text = "\n".join(["```c", "/*", *lines, " */", "```"])
+    small = drawn(*text.splitlines(keepends=True), rows=8)
+    assert small.shown() == drawn(text).shown()
 
 
 def test_a_table_that_leaves_the_window_while_it_widens_is_drawn_again_when_it_is_whole():
