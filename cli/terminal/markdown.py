@@ -29,7 +29,7 @@ from rich.theme import Theme
 from .clean_text import clean
 
 DRAWS_PER_S = 15
-COST_MAX = 0.1
+COST_MAX = 0.25
 """The share of the time that drawing may take: a long block is drawn less often."""
 
 UNUSED = "autolink entity html_block html_inline image lheading reference".split()
