@@ -17,7 +17,7 @@ STYLES = re.compile("\x1b\\[[0-9;]*m")
 
 
 class Window(Screen):
-    """A terminal with wide characters, whose cursor can move up. `gone`: rows that left it."""
+    """A terminal with wide characters. `gone`: the rows that have left it."""
 
     def __init__(self, columns: int = 80, rows: int = 200) -> None:
         super().__init__(columns, rows)
@@ -44,17 +44,6 @@ class Window(Screen):
         if self._row == self.height - 1:
             self.gone.append("".join(cell.text for cell in self._rows[0]).rstrip())
         super()._line_feed()
-
-    def _control(self, args: str | None, code: str | None, sequence: str) -> None:
-        match code:
-            case "A":
-                assert int(args) <= self._row, "the cursor cannot leave the window"
-                self._row -= int(args)
-            case "J":
-                super()._control("", "K", sequence)
-                self._rows[self._row + 1 :] = [[] for _ in self._rows[self._row + 1 :]]
-            case _:
-                super()._control(args, code, sequence)
 
 
 @pytest.fixture(autouse=True, scope="module")
