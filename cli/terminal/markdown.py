@@ -10,19 +10,22 @@ import os
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
 from rich import markdown as elements
 from rich.cells import chop_cells
 from rich.color import ColorSystem
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.syntax import Syntax
+from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
@@ -124,9 +127,22 @@ class Markdown:
 
 
 def rows(block: str, columns: int) -> list[Row]:
-    """The rows of a block, without the empty ones around it."""
+    """The rows of a block, without the empty ones around it. A block of which Markdown would hide
+    a letter (a link's title, a cell without a column, what is nested too deeply) stays text."""
     console = Console(width=columns, force_terminal=True, theme=STYLES, highlight=False)
-    drawn = [_row(line) for line in Segment.split_lines(console.render(_Block(block)))]
+    text = clean(block)
+    found = _rows(console, _Block(text))
+    return found if _letters(text) <= _letters(*(row.plain for row in found)) else _rows(
+        console, Text(text, overflow="fold")
+    )
+
+
+def _letters(*texts: str) -> Counter[str]:
+    return Counter(filter(str.isalpha, chain(*texts)))
+
+
+def _rows(console: Console, block: RenderableType) -> list[Row]:
+    drawn = [_row(line) for line in Segment.split_lines(console.render(block))]
     shown = [number for number, row in enumerate(drawn) if row.plain]
     return drawn[shown[0] : shown[-1] + 1] if shown else []
 
@@ -152,25 +168,41 @@ class _Code(elements.CodeBlock):
     """Code without a frame. The terminal wraps its long lines, so that they can be copied whole;
     rich wraps them where something stands before them."""
 
+    @classmethod
+    def create(cls, markdown: elements.Markdown, token: Token) -> "_Code":
+        return cls(token.info.strip(), "ansi_dark")
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self.lexer_name != "text":
+        if self.lexer_name:
             yield Text(self.lexer_name, "dim")
-        code = Syntax("", self.lexer_name, theme="ansi_dark").highlight(str(self.text))
+        lexer = self.lexer_name.partition(" ")[0]
+        code = Syntax("", lexer, theme=self.theme).highlight(str(self.text))
         code.rstrip()
         if options.max_width == console.width:
             code.no_wrap, code.overflow = True, "ignore"
         yield code
 
 
+class _Table(elements.TableElement):
+    """A table whose words are broken rather than cut in a narrow window."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            assert isinstance(table, Table)
+            for column in table.columns:
+                column.overflow = "fold"
+            yield table
+
+
 class _Block(elements.Markdown):
     elements = {
         **elements.Markdown.elements, "heading_open": _Heading, "fence": _Code,
-        "code_block": _Code,
+        "code_block": _Code, "table_open": _Table,
     }
 
     def __init__(self, block: str) -> None:
         super().__init__("", hyperlinks=False)
-        self.parsed = PARSER.parse(clean(block))
+        self.parsed = PARSER.parse(block)
 
 
 def _keep_line_ends(state: StateCore) -> None:

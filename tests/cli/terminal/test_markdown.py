@@ -1,6 +1,7 @@
 """Markdown at a terminal: how it is shown, and that streaming does not change what is shown."""
 
 import re
+from collections import Counter
 from itertools import count
 
 import pytest
@@ -144,6 +145,27 @@ def test_how_the_text_is_cut_into_tokens_changes_nothing(text, cuts, columns):
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
     pieces = [text[a:b] for a, b in zip(places, places[1:], strict=False)]
     assert drawn(*pieces, columns=columns).shown() == drawn(text, columns=columns).shown()
+
+
+HIDES = st.lists(st.sampled_from(
+    ["a", "b c", "é", "\n", "\n\n", "|", "| a ", "|---|---|\n", "> ", "- ", "  ", "1. ", "```", "# ",
+     "[a](", "https://x.y/", '"title"', ")", "![b]", "<b>", "**", "`", "&nbsp;", "[^a]: ", "日本"]
+), max_size=40).map("".join)
+
+
+@given(text=HIDES, columns=st.integers(4, 40))
+def test_no_letter_is_hidden(text, columns):
+    shown = Counter(drawn(text, columns=columns).shown())
+    assert Counter(filter(str.isalpha, text)) <= shown
+
+
+@pytest.mark.parametrize("text", [
+    ">" * 300 + " deep", "".join("  " * n + "- a\n" for n in range(99)), "> - " * 99 + "deep",
+    "| a |\n|---|\n| b | hidden |", '[a](https://x.y "hidden")', "```sh hidden words\nx\n```",
+    "| a " * 300 + "|\n" + "|---" * 300 + "|\n| deep |",
+])
+def test_no_letter_of_an_odd_text_is_hidden(text):
+    test_no_letter_is_hidden.hypothesis.inner_test(text, 40)
 
 
 @given(text=st.text())
