@@ -38,7 +38,7 @@ COST_MAX = 0.25
 UNUSED = "autolink entity html_block html_inline image lheading reference".split()
 """Rules of Markdown that would hide what the model wrote, or change a block that is printed."""
 
-_UNCERTAIN = re.compile(r"\n(?:[ \t]*```[^\n]*|[ \t#*_>+`~|-]*)\Z")
+_UNCERTAIN = re.compile(r"\n(?:[ \t]*(?:```[^\n]*|\d{1,9}[.)]?)|[ \t#*_>+`~|-]*)\Z")
 """A last line that may yet begin a block, or belong to the one before."""
 _BETWEEN_WORDS = re.compile(r"(?<=\w)\*(?=\w)")
 STYLES = Theme({"markdown.code": "cyan", "markdown.code_block": "none", "markdown.link_url": "dim"})
@@ -118,7 +118,8 @@ class Markdown:
             return ""
         self._rows = wanted
         if not drawn:
-            return self._gap + text
+            gap, self._gap = self._gap, ""
+            return gap + text
         if same == len(drawn) or up >= window.lines:  # the latter are drawn once more, below
             return "\n" + text
         if same == len(drawn) - 1 and text.startswith(drawn[-1].text):
@@ -128,17 +129,16 @@ class Markdown:
 
 def rows(block: str, columns: int) -> list[Row]:
     """The rows of a block, without the empty ones around it. A block of which Markdown would hide
-    a letter (a link's title, a cell without a column, what is nested too deeply) stays text."""
+    something (a link's title, a cell without a column, what is nested too deeply) stays text."""
     console = Console(width=columns, force_terminal=True, theme=STYLES, highlight=False)
     text = clean(block)
-    found = _rows(console, _Block(text))
-    return found if _letters(text) <= _letters(*(row.plain for row in found)) else _rows(
-        console, Text(text, overflow="fold")
-    )
+    drawn = _rows(console, _Block(text))
+    is_whole = drawn and _words(text) <= _words(*(row.plain for row in drawn))
+    return drawn if is_whole else _rows(console, Text(text, overflow="fold"))
 
 
-def _letters(*texts: str) -> Counter[str]:
-    return Counter(filter(str.isalpha, chain(*texts)))
+def _words(*texts: str) -> Counter[str]:
+    return Counter(filter(str.isalnum, chain(*texts)))
 
 
 def _rows(console: Console, block: RenderableType) -> list[Row]:

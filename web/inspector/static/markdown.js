@@ -58,7 +58,7 @@ function leaf({ type, content, info }) {
       return html`<code>${content}</code>`;
     case "fence":
     case "code_block": {
-      const label = `Code ${clean(info.trim().split(/\s/)[0])}`;
+      const label = `Code ${clean(info.trim())}`;
       return html`<pre class="code" tabindex="0" aria-label=${label}>${content.replace(/\n$/, "")}</pre>`;
     }
     case "hr":
@@ -74,9 +74,24 @@ function leaf({ type, content, info }) {
 // Of a text that grows, only what changed is parsed for its marks and drawn again.
 const Inline = still(({ text }) => elements(parser.parseInline(text, {})[0].children));
 
+const letters = (texts) => texts.join("").match(/\p{L}/gu)?.length ?? 0;
+
+/** A block. One of which Markdown would hide a letter (a cell without a column, what is nested too deeply) stays
+    text. */
+function block(tokens, source) {
+  const seen = tokens.flatMap(({ type, content, info }) => (type === "fence" ? [info, content] : [content]));
+  return letters(seen) === letters([source]) ? elements(tokens) : html`<p>${source.trim()}</p>`;
+}
+
 /** A text of a person or a model as elements. */
 export const Markdown = still(({ text }) => {
-  const blocks = [];
-  parser.block.parse(clean(text), parser, {}, blocks);
-  return html`<div class="md text" dir="auto">${elements(blocks)}</div>`;
+  const shown = clean(text);
+  const tokens = [];
+  parser.block.parse(shown, parser, {}, tokens);
+  const starts = tokens.flatMap(({ level, map }, n) => (level === 0 && map ? [[n, map[0]]] : []));
+  const lines = shown.split("\n");
+  return html`<div class="md text" dir="auto">${starts.map(([n, line], place) => {
+    const [nextToken, nextLine] = starts[place + 1] ?? [];
+    return block(tokens.slice(n, nextToken), lines.slice(line, nextLine).join("\n"));
+  })}</div>`;
 });
