@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import chain, pairwise, takewhile
-from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
@@ -40,15 +39,10 @@ UNUSED = "autolink entity html_block html_inline image lheading reference".split
 
 _UNCERTAIN = re.compile(r"\n(?:[ \t]*(?:```[^\n]*|\d{1,9}[.)]?)|[ \t#*_>+`~|-]*)\Z")
 """A last line that may yet begin a block, or belong to the one before."""
+_CODES = re.compile(r"\x1b\[[\d;]*m")
+_BLANK_END = re.compile(r"(?: |\x1b\[[\d;]*m *\x1b\[0m)+\Z")
 _BETWEEN_WORDS = re.compile(r"(?<=\w)\*(?=\w)")
 STYLES = Theme({"markdown.code": "cyan", "markdown.code_block": "none", "markdown.link_url": "dim"})
-
-
-class Row(NamedTuple):
-    """A row of text, with and without its styles. The terminal wraps code that is too long."""
-
-    text: str
-    plain: str
 
 
 class Markdown:
@@ -60,7 +54,7 @@ class Markdown:
 
     def _reset(self) -> None:
         self._text = ""  # the block that grows, and what follows it
-        self._rows: list[Row] = []  # of this block, as they are on the screen
+        self._rows: list[str] = []  # of this block, as they are on the screen
         self._width = 0  # of this block: a wider window does not wrap it again
         self._gap = ""
         self._due = 0.0
@@ -101,19 +95,19 @@ class Markdown:
         if changes:
             self._write(changes)
 
-    def _change(self, wanted: list[Row], window: os.terminal_size, is_done: bool) -> str:
+    def _change(self, wanted: list[str], window: os.terminal_size, is_done: bool) -> str:
         """What turns the rows of the block that are on the screen into the wanted ones."""
         drawn = self._rows
         if drawn == wanted:
             return ""
         far = len(drawn) - window.lines  # rows that have left the window keep their colours
         same = sum(1 for _ in takewhile(
-            lambda n: drawn[n].plain == wanted[n].plain and (n < far or drawn[n] == wanted[n]),
+            lambda n: drawn[n] == wanted[n] or (n < far and _plain(drawn[n]) == _plain(wanted[n])),
             range(min(len(drawn), len(wanted))),
         ))
         same = min(same, max(0, len(wanted) - 1))  # the cursor stays in the last row
-        text = "\n".join(row.text for row in wanted[same:])
-        up = sum(max(1, len(chop_cells(row.plain, window.columns))) for row in drawn[same:]) - 1
+        text = "\n".join(wanted[same:])
+        up = sum(max(1, len(chop_cells(_plain(row), window.columns))) for row in drawn[same:]) - 1
         if up >= window.lines and not is_done:
             return ""
         self._rows = wanted
@@ -122,18 +116,18 @@ class Markdown:
             return gap + text
         if same == len(drawn) or up >= window.lines:  # the latter are drawn once more, below
             return "\n" + text
-        if same == len(drawn) - 1 and text.startswith(drawn[-1].text):
-            return text[len(drawn[-1].text) :]
+        if same == len(drawn) - 1 and text.startswith(drawn[-1]):
+            return text[len(drawn[-1]) :]
         return f"\r\x1b[{up}A\x1b[J{text}" if up else f"\r\x1b[K{text}"
 
 
-def rows(block: str, columns: int) -> list[Row]:
+def rows(block: str, columns: int) -> list[str]:
     """The rows of a block, without the empty ones around it. A block of which Markdown would hide
     something (a link's title, a cell without a column, what is nested too deeply) stays text."""
     console = Console(width=columns, force_terminal=True, theme=STYLES, highlight=False)
     text = clean(block)
     drawn = _rows(console, _Block(text))
-    is_whole = drawn and _words(text) <= _words(*(row.plain for row in drawn))
+    is_whole = drawn and _words(text) <= _words(*map(_plain, drawn))
     return drawn if is_whole else _rows(console, Text(text, overflow="fold"))
 
 
@@ -141,20 +135,20 @@ def _words(*texts: str) -> Counter[str]:
     return Counter(filter(str.isalnum, chain(*texts)))
 
 
-def _rows(console: Console, block: RenderableType) -> list[Row]:
+def _rows(console: Console, block: RenderableType) -> list[str]:
     drawn = [_row(line) for line in Segment.split_lines(console.render(block))]
-    shown = [number for number, row in enumerate(drawn) if row.plain]
+    shown = [number for number, row in enumerate(drawn) if _plain(row).strip()]
     return drawn[shown[0] : shown[-1] + 1] if shown else []
 
 
-def _row(line: list[Segment]) -> Row:
-    parts = [(clean(segment.text), segment.style) for segment in line]
-    while parts and not parts[-1][0].strip():
-        parts.pop()
-    parts[-1:] = [(text.rstrip(), style) for text, style in parts[-1:]]
-    styled = (style.render(text, color_system=ColorSystem.STANDARD) if style else text
-              for text, style in parts)
-    return Row("".join(styled), "".join(text for text, _ in parts))
+def _row(line: list[Segment]) -> str:
+    styled = (one.style.render(clean(one.text), color_system=ColorSystem.STANDARD)
+              if one.style else clean(one.text) for one in line)
+    return _BLANK_END.sub("", "".join(styled))
+
+
+def _plain(row: str) -> str:
+    return _CODES.sub("", row)
 
 
 # -- what is drawn otherwise than rich would -------------------------------------------------------
