@@ -213,6 +213,12 @@ def _product(state: StateInline, silent: bool) -> bool:
     return is_one
 
 
-PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(UNUSED)
+class _Parser(MarkdownIt):
+    def normalizeLink(self, url: str) -> str:
+        """The address as it was written."""
+        return url
+
+
+PARSER = _Parser("commonmark").enable(["table", "strikethrough"]).disable(UNUSED)
 PARSER.core.ruler.push("line_ends", _keep_line_ends)
 PARSER.inline.ruler.before("emphasis", "product", _product)

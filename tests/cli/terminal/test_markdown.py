@@ -77,6 +77,8 @@ def drawn(*pieces: str, columns: int = 80, rows: int = 200) -> Window:
         ("~~gone~~", f"\x1b[9mgone{RESET}"),
         ("# Title", f"\x1b[1;4mTitle{RESET}"),
         ("[docs](https://x.y)", f"\x1b[94mdocs{RESET} (\x1b[2mhttps://x.y{RESET})"),
+        ("[ö](https://x.y/ö)", f"\x1b[94mö{RESET} (\x1b[2mhttps://x.y/ö{RESET})"),
+        ("[a](https://x.y/&#x202e;b)", "[a](https://x.y/&#x202e;b)"),
         (r"\*not italic\*", "*not italic*"),
         ("**\x1b[2J**", f"{BOLD}\\x1b[2J{RESET}"),
         ("```\n\x1b]0;x\x07\n```", "\\x1b]0;x\\x07"),
