@@ -18,7 +18,7 @@ PADDING, TITLE_HEIGHT, GAP = 14, 30, 12
 STEP_S = 0.05  # times are rounded to this, so close changes appear together
 HOLD_S = 5.0  # how long the last moment stays before the animation restarts
 COLORS = {"": "#c9d1d9", "dim": "#8b949e", "bold": "#ffffff"}
-_STYLES = {"": "", "0": "", "1": "bold", "2": "dim"}
+_STYLES = {"": "", "0": "", "0;39": "", "1": "bold", "2": "dim"}
 _TOKEN = re.compile(r"\x1b\[(?P<args>[?0-9;]*)(?P<code>[A-Za-z])|\x1b[=>]|[^\x1b]")
 
 
@@ -80,8 +80,15 @@ class Screen:
             self._style = _STYLES[args]
         elif code == "K" and args in ("", "0"):
             del self._rows[self._row][self._column :]
+        elif code == "J" and args in ("", "0"):
+            del self._rows[self._row][self._column :]
+            self._rows[self._row + 1 :] = [[] for _ in self._rows[self._row + 1 :]]
+        elif code == "A":
+            self._row = max(0, self._row - int(args or 1))
         elif code == "C":
             self._column += int(args or 1)
+        elif code == "D":
+            self._column = max(0, self._column - int(args or 1))
         elif code is not None and not (code in "hl" and (args or "").startswith("?")):
             raise ValueError(f"this control sequence cannot be drawn: {sequence!r}")
 

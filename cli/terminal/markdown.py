@@ -1,241 +1,224 @@
-"""Styles streaming Markdown for a terminal: each piece as soon as its meaning is certain.
+"""Draws streaming Markdown on a terminal, with rich.
 
-A chat cannot wait for the end of an answer, so this is not a full parser. It knows headings,
-emphasis, code, lists, quotes, rules, links and tables, line by line, and prints everything else
-unchanged. A link shows its address, so that people see what they would open. All text passes
-through `clean`.
+A finished block is printed for good and scrolls away like any text. Of the block that still grows,
+only the rows that differ are drawn again, at most DRAWS_PER_S times a second, and only as far up as
+the window reaches. A link shows its address, so that people see what they would open. All text
+passes through `clean`.
 """
 
+import os
 import re
-import unicodedata
-from collections.abc import Iterator
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import chain, pairwise, takewhile
 
-from ...client.visible import settled
+from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from rich import markdown as elements
+from rich.cells import chop_cells
+from rich.color import ColorSystem
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+from rich.theme import Theme
+
 from .clean_text import clean
 
-RESET = "\x1b[0m"
-BOLD, DIM, ITALIC, UNDERLINE, STRIKE, CODE = (f"\x1b[{n}m" for n in (1, 2, 3, 4, 9, 36))
+DRAWS_PER_S = 15
+COST_MAX = 0.25
+"""The share of the time that drawing may take: a long block is drawn less often."""
 
-SPAN_MAX = 200
-"""The longest emphasis in characters. So much text after an unclosed marker is held back."""
+UNUSED = "autolink entity html_block html_inline image lheading reference".split()
+"""Rules of Markdown that would hide what the model wrote, or change a block that is printed."""
 
-LINK_MAX = 5 * SPAN_MAX + 5
-"""The longest link with its label, in characters."""
-
-RULE_CHARS = 40
-
-_SPAN = re.compile(
-    rf"""
-    \\(?P<escaped>[!-/:-@\[-`{{-~])
-    | (?P<ticks>`+)(?!`)(?P<code>.{{1,{SPAN_MAX}}}?)(?<!`)(?P=ticks)(?!`)
-    | !?\[(?P<label>[^\]\n]{{1,{SPAN_MAX}}})\]\((?P<url>[^\s)]{{1,{4 * SPAN_MAX}}})\)
-    | (?P<strong>\*\*|(?<!\w)__)(?=\S)(?P<bold>.{{1,{SPAN_MAX}}}?)(?<=\S)(?P=strong)(?![\w_])
-    | (?<![\w*])\*(?=[^\s*])(?P<star>[^*\n]{{1,{SPAN_MAX}}}?)(?<=\S)\*(?![\w*])
-    | (?<![\w_])_(?=[^\s_])(?P<under>[^\n]{{1,{SPAN_MAX}}}?)(?<=[^\s_])_(?![\w_])
-    | ~~(?=\S)(?P<strike>[^~\n]{{1,{SPAN_MAX}}}?)~~
-    | (?P<literal>
-        (?<=\w)_(?=\w) | (?:\*{{1,2}}|[~`!_])(?=\s) | \[[^\]\n]{{0,{SPAN_MAX}}}\](?=[^(])
-        | !(?=[^\[]) | ~(?=[^~])
-      )
-    """,
-    re.VERBOSE,
-)
-_OPENER = re.compile(r"[`*_~\[!\\]")
-_HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*?)(?:\s+#+)?$")
-_ITEM = re.compile(r"^(\s*)[-*+]\s+(.*)$")
-_NUMBERED = re.compile(r"^(\s*\d{1,4}[.)]\s+)(.*)$")
-_QUOTE = re.compile(r"^ {0,3}((?:>\s?)+)(.*)$")
-_RULE = re.compile(r"^ {0,3}([-*_])(?:\s*\1){2,}\s*$")
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})\s*([\w+.#-]*)[^`]*$")
-_ALIGNMENT = re.compile(r"^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")
-# The start of a line whose kind is not certain yet.
-_UNCERTAIN = re.compile(
-    r"^\s*(#{0,6}|[-*+_]|\d{0,4}[.)]?|(>\s?)*|`{0,3}|~{0,3}|([-*_]\s*){1,})\s*$"
-)
+_UNCERTAIN = re.compile(r"\n(?:[ \t]*(?:```[^\n]*|\d{1,9}[.)]?)|[ \t#*_>+`~|-]*)\Z")
+"""A last line that may yet begin a block, or belong to the one before."""
+_CODES = re.compile(r"\x1b\[[\d;]*m")
+_BLANK_END = re.compile(r"(?: |\x1b\[[\d;]*m *\x1b\[0m)+\Z")
+_BETWEEN_WORDS = re.compile(r"(?<=\w)\*(?=\w)")
+STYLES = Theme({"markdown.code": "cyan", "markdown.code_block": "none", "markdown.link_url": "dim"})
 
 
 class Markdown:
-    """`feed` returns the text that can be printed so far, `end` the remaining text.
+    """`feed` draws more of a text, `end` draws the rest. The cursor stays behind the text."""
 
-    Each piece resets its styles.
-    """
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._reset()
 
-    def __init__(self) -> None:
-        self._pending = ""  # text of the current line that is not printed yet
-        self._style: str | None = None  # style of the current line, when its kind is known
-        self._fence = ""
-        self._rows: list[str] = []
+    def _reset(self) -> None:
+        self._text = ""  # the block that grows, and what follows it
+        self._rows: list[str] = []  # of this block, as they are on the screen
+        self._width = 0  # of this block: a wider window does not wrap it again
+        self._gap = ""
+        self._due = 0.0
 
-    def feed(self, text: str) -> str:
-        """Add some Markdown, and return the text that can be printed now."""
-        self._pending += text.replace("\r\n", "\n")
-        *lines, self._pending = self._pending.split("\n")
-        done = "".join(self._line(line) for line in lines)
-        return done + self._some()
+    def feed(self, text: str) -> None:
+        """Add some Markdown."""
+        self._text += text
+        self.refresh()
 
-    def end(self) -> str:
-        """The remaining text. The next `feed` begins a new text."""
-        has_begun = self._style is not None
-        rest = self._line(self._pending).removesuffix("\n") if self._pending or has_begun else ""
-        rest += self._table().removesuffix("\n")
-        self._pending, self._style, self._fence, self._rows = "", None, "", []
-        return rest
+    def refresh(self) -> None:
+        """Draw what came since the last time, if it is time to."""
+        began = time.monotonic()
+        if self._text and began >= self._due:
+            self._draw(is_end=False)
+            ended = time.monotonic()
+            self._due = ended + max(1 / DRAWS_PER_S, (ended - began) / COST_MAX)
 
-    # -- lines -------------------------------------------------------------------------------------
+    def end(self) -> None:
+        """Draw the remaining text. The next `feed` begins a new text."""
+        self._draw(is_end=True)
+        self._reset()
 
-    def _line(self, line: str) -> str:
-        """Style a complete line, or the remaining part of a line that was printed in part."""
-        if self._style is not None:
-            style, self._style = self._style, None
-            return self._spans(line, style) + "\n"
-        if self._fence:
-            return self._code(line)
-        if line.lstrip().startswith("|"):
-            self._rows.append(line)
+    def _draw(self, is_end: bool) -> None:
+        text = self._text if is_end else _UNCERTAIN.sub("", self._text)
+        lines, window = text.split("\n"), shutil.get_terminal_size()
+        starts = [token.map[0] for token in PARSER.parse(clean(text))
+                  if token.level == 0 and token.map]
+        if self._rows and window.columns < self._width:
+            self._rows, self._gap = [], "\n"  # where they are now depends on the terminal
+        changes = ""
+        for start, end in pairwise([*starts, len(lines)]):
+            is_done = is_end or end < len(lines)
+            self._width = min(self._width or window.columns, window.columns)
+            changes += self._change(rows("\n".join(lines[start:end]), self._width), window, is_done)
+            if is_done and self._rows:
+                self._rows, self._width, self._gap = [], 0, "\n\n"
+        self._text = self._text.split("\n", starts[-1])[-1] if starts else self._text
+        if changes:
+            self._write(changes)
+
+    def _change(self, wanted: list[str], window: os.terminal_size, is_done: bool) -> str:
+        """What turns the rows of the block that are on the screen into the wanted ones."""
+        drawn = self._rows
+        if drawn == wanted:
             return ""
-        before = self._table()
-        fence = _FENCE.match(line)
-        if fence is not None:
-            self._fence = fence[1]
-            label = fence[2]
-            return before + (f"{DIM}{clean(label)}{RESET}\n" if label else "")
-        prefix, rest, style = _kind(line)
-        return before + prefix + self._spans(rest, style) + "\n"
-
-    def _code(self, line: str) -> str:
-        closing = line.strip()
-        if closing and closing == closing[0] * len(closing) and closing.startswith(self._fence):
-            self._fence = ""
+        far = len(drawn) - window.lines  # rows that have left the window keep their colours
+        same = sum(1 for _ in takewhile(
+            lambda n: drawn[n] == wanted[n] or (n < far and _plain(drawn[n]) == _plain(wanted[n])),
+            range(min(len(drawn), len(wanted))),
+        ))
+        same = min(same, max(0, len(wanted) - 1))  # the cursor stays in the last row
+        text = "\n".join(wanted[same:])
+        up = sum(max(1, len(chop_cells(_plain(row), window.columns))) for row in drawn[same:]) - 1
+        if up >= window.lines and not is_done:
             return ""
-        return f"{CODE}{clean(line)}{RESET}\n" if line else "\n"
-
-    def _some(self) -> str:
-        """The part of the current line that can be printed."""
-        line = self._pending
-        if self._fence:
-            return ""  # a line of code is short, and may close the block
-        prefix = ""
-        if self._style is None:
-            if _UNCERTAIN.match(line) or line.lstrip().startswith("|"):
-                return ""
-            if _FENCE.match(line):
-                return ""
-            prefix, line, self._style = _kind(line)
-            prefix = self._table() + prefix
-        sure = settled(line[: _certain(line)])
-        self._pending = line[sure:]
-        return prefix + self._spans(line[:sure], self._style)
-
-    # -- spans -------------------------------------------------------------------------------------
-
-    def _spans(self, text: str, style: str) -> str:
-        return "".join(_styled(part, codes) for part, codes in spans(text, style))
-
-    # -- tables ------------------------------------------------------------------------------------
-
-    def _table(self) -> str:
-        """The rows that were held back, aligned if they are a table."""
-        rows, self._rows = self._rows, []
-        if len(rows) < 2 or not _ALIGNMENT.match(rows[1]):
-            return "".join(self._spans(row, "") + "\n" for row in rows)
-        cells = [_cells(row) for row in (rows[0], *rows[2:])]
-        count = max(map(len, cells))
-        shown = [[list(spans(cell, "")) for cell in row + [""] * (count - len(row))]
-                 for row in cells]
-        widths = [max(_width(row[n]) for row in shown) for n in range(count)]
-        lines = []
-        for number, row in enumerate(shown):
-            style = BOLD if number == 0 else ""
-            parts = [
-                "".join(_styled(part, style + codes) for part, codes in cell)
-                + " " * (width - _width(cell))
-                for cell, width in zip(row, widths, strict=True)
-            ]
-            lines.append("  ".join(parts).rstrip() + "\n")
-        lines.insert(1, f"{DIM}{'─' * (sum(widths) + 2 * (count - 1))}{RESET}\n")
-        return "".join(lines)
+        self._rows = wanted
+        if not drawn:
+            gap, self._gap = self._gap, ""
+            return gap + text
+        if same == len(drawn) or up >= window.lines:  # the latter are drawn once more, below
+            return "\n" + text
+        if same == len(drawn) - 1 and text.startswith(drawn[-1]):
+            return text[len(drawn[-1]) :]
+        return f"\r\x1b[{up}A\x1b[J{text}" if up else f"\r\x1b[K{text}"
 
 
-def _kind(line: str) -> tuple[str, str, str]:
-    """The prefix of a line, its text, and the style of the text."""
-    if found := _HEADING.match(line):
-        return "", found[2], BOLD + UNDERLINE if len(found[1]) == 1 else BOLD
-    if _RULE.match(line):
-        return f"{DIM}{'─' * RULE_CHARS}{RESET}", "", ""
-    if found := _ITEM.match(line):
-        return f"{found[1]}• ", found[2], ""
-    if found := _NUMBERED.match(line):
-        return found[1], found[2], ""
-    if found := _QUOTE.match(line):
-        return f"{DIM}{'│ ' * found[1].count('>')}{RESET}", found[2], ITALIC
-    return "", line, ""
+def rows(block: str, columns: int) -> list[str]:
+    """The rows of a block, without the empty ones around it. A block of which Markdown would hide
+    something (a link's title, a cell without a column, what is nested too deeply) stays text."""
+    console = Console(width=columns, force_terminal=True, theme=STYLES, highlight=False)
+    text = clean(block)
+    drawn = _rows(console, _Block(text))
+    is_whole = drawn and _words(text) <= _words(*map(_plain, drawn))
+    return drawn if is_whole else _rows(console, Text(text, overflow="fold"))
 
 
-def spans(text: str, style: str) -> Iterator[tuple[str, str]]:
-    """The text and the style codes of each part of a text."""
-    at = 0
-    for found in _SPAN.finditer(text):
-        if found.start() > at:
-            yield text[at : found.start()], style
-        at = found.end()
-        match found.lastgroup:
-            case "escaped":
-                yield found["escaped"], style
-            case "code":
-                yield found["code"].strip() or found["code"], style + CODE
-            case "url":
-                yield from spans(found["label"], style + UNDERLINE)
-                if found["label"] != found["url"]:
-                    yield f" ({found['url']})", style + DIM
-            case "bold":
-                yield from spans(found["bold"], style + BOLD)
-            case "star":
-                yield from spans(found["star"], style + ITALIC)
-            case "under":
-                yield from spans(found["under"], style + ITALIC)
-            case "strike":
-                yield from spans(found["strike"], style + STRIKE)
-            case _:
-                yield found[0], style
-    if at < len(text):
-        yield text[at:], style
+def _words(*texts: str) -> Counter[str]:
+    return Counter(filter(str.isalnum, chain(*texts)))
 
 
-def _certain(line: str) -> int:
-    """The number of characters of an unfinished line whose style later characters cannot change."""
-    at = 0
-    for found in _SPAN.finditer(line):
-        is_last = found.end() == len(line)  # the next character may change it
-        opener = _opener(line, at, found.start())
-        if opener is not None or is_last:
-            return found.start() if opener is None else opener
-        at = found.end()
-    opener = _opener(line, at, len(line))
-    return len(line) if opener is None else opener
+def _rows(console: Console, block: RenderableType) -> list[str]:
+    drawn = [_row(line) for line in Segment.split_lines(console.render(block))]
+    shown = [number for number, row in enumerate(drawn) if _plain(row).strip()]
+    return drawn[shown[0] : shown[-1] + 1] if shown else []
 
 
-def _opener(line: str, start: int, end: int) -> int | None:
-    """The first place from `start` to `end` that may begin a span whose end has not come yet."""
-    for opener in _OPENER.finditer(line, start, end):
-        if len(line) - opener.start() <= LINK_MAX:
-            return opener.start()
-    return None
+def _row(line: list[Segment]) -> str:
+    styled = (one.style.render(clean(one.text), color_system=ColorSystem.STANDARD)
+              if one.style else clean(one.text) for one in line)
+    return _BLANK_END.sub("", "".join(styled))
 
 
-def _styled(text: str, codes: str) -> str:
-    shown = clean(text)
-    return f"{codes}{shown}{RESET}" if codes and shown else shown
+def _plain(row: str) -> str:
+    return _CODES.sub("", row)
 
 
-def _cells(row: str) -> list[str]:
-    inner = row.strip().removeprefix("|").removesuffix("|")
-    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", inner)]
+# -- what is drawn otherwise than rich would -------------------------------------------------------
 
 
-def _width(cell: list[tuple[str, str]]) -> int:
-    """The columns that a cell takes: wide characters take two, combining characters none."""
-    return sum(
-        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
-        for part, _ in cell
-        for char in clean(part)
-    )
+class _Heading(elements.Heading):
+    LEVEL_ALIGN = {}
+
+
+class _Code(elements.CodeBlock):
+    """Code without a frame. The terminal wraps its long lines, so that they can be copied whole;
+    rich wraps them where something stands before them."""
+
+    @classmethod
+    def create(cls, markdown: elements.Markdown, token: Token) -> "_Code":
+        return cls(token.info.strip(), "ansi_dark")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.lexer_name:
+            yield Text(self.lexer_name, "dim")
+        lexer = self.lexer_name.partition(" ")[0]
+        code = Syntax("", lexer, theme=self.theme).highlight(str(self.text))
+        code.rstrip()
+        if options.max_width == console.width:
+            code.no_wrap, code.overflow = True, "ignore"
+        yield code
+
+
+class _Table(elements.TableElement):
+    """A table whose words are broken rather than cut in a narrow window."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            assert isinstance(table, Table)
+            for column in table.columns:
+                column.overflow = "fold"
+            yield table
+
+
+class _Block(elements.Markdown):
+    elements = {
+        **elements.Markdown.elements, "heading_open": _Heading, "fence": _Code,
+        "code_block": _Code, "table_open": _Table,
+    }
+
+    def __init__(self, block: str) -> None:
+        super().__init__("", hyperlinks=False)
+        self.parsed = PARSER.parse(block)
+
+
+def _keep_line_ends(state: StateCore) -> None:
+    for token in state.tokens:
+        for child in token.children or ():
+            child.type = child.type.replace("softbreak", "hardbreak")
+
+
+def _product(state: StateInline, silent: bool) -> bool:
+    """The asterisks of 2*3*4 are no emphasis."""
+    is_one = _BETWEEN_WORDS.match(state.src, state.pos) is not None
+    state.pending += "*" * is_one
+    state.pos += is_one
+    return is_one
+
+
+class _Parser(MarkdownIt):
+    def normalizeLink(self, url: str) -> str:
+        """The address as it was written."""
+        return url
+
+
+PARSER = _Parser("commonmark").enable(["table", "strikethrough"]).disable(UNUSED)
+PARSER.core.ruler.push("line_ends", _keep_line_ends)
+PARSER.inline.ruler.before("emphasis", "product", _product)

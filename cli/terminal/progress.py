@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from .printing import brief, note
+from .printing import note
 
 WIDTH = 30
 SHOW_AFTER_S = 0.5
@@ -18,14 +18,34 @@ LINE_S = 5.0  # where stderr is a file or a pipe
 TICK_S, CLOCK_LINE_S = 1.0, 15.0
 
 
-class Bar:
+class Line:
+    """A line on stderr that is drawn again in place."""
+
+    _drawn = 0
+
+    def draw(self, text: str) -> None:
+        """Draw the text, as far as it fits the terminal."""
+        text = text[: max(1, shutil.get_terminal_size().columns - 1)]
+        sys.stderr.write("\r" + text.ljust(self._drawn))
+        sys.stderr.flush()
+        self._drawn = len(text)
+
+    def erase(self) -> None:
+        """Remove the line if it is drawn, so that other text may follow."""
+        if self._drawn:
+            sys.stderr.write("\r" + " " * self._drawn + "\r")
+            sys.stderr.flush()
+        self._drawn = 0
+
+
+class Bar(Line):
     """`bar(read, total)` draws the progress.
 
     The call with `read` equal to `total`, or the end of the block, erases the bar.
     """
 
     def __init__(self, what: str, unit: str = "events") -> None:
-        self._what, self._unit, self._drawn = what, unit, 0
+        self._what, self._unit = what, unit
         self._terminal = sys.stderr.isatty()
         self._restart()
 
@@ -49,18 +69,7 @@ class Bar:
             note(text)
             return
         filled = min(WIDTH, WIDTH * read // total)
-        bar = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {100 * read // total:3d}% {text}"
-        bar = bar[: max(1, shutil.get_terminal_size().columns - 1)]
-        sys.stderr.write("\r" + bar.ljust(self._drawn))
-        sys.stderr.flush()
-        self._drawn = len(bar)
-
-    def erase(self) -> None:
-        """Remove the bar if it is drawn, so that other text may follow."""
-        if self._drawn:
-            sys.stderr.write("\r" + " " * self._drawn + "\r")
-            sys.stderr.flush()
-        self._drawn = 0
+        self.draw(f"[{'#' * filled}{'.' * (WIDTH - filled)}] {100 * read // total:3d}% {text}")
 
     def __enter__(self) -> "Bar":
         return self
@@ -69,19 +78,19 @@ class Bar:
         self.erase()
 
 
-class Clock:
+class Clock(Line):
     """`with Clock("waiting") as clock:` shows how long the block has taken; print with its `note`.
     """
 
     def __init__(self, what: str) -> None:
         self._what, self._terminal = what, sys.stderr.isatty()
-        self._lock, self._stop, self._drawn = threading.Lock(), threading.Event(), 0
+        self._lock, self._stop = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
 
     def note(self, text: str) -> None:
         """Print a line above the clock."""
         with self._lock:
-            self._erase()
+            self.erase()
             note(text)
 
     def _run(self) -> None:
@@ -90,19 +99,7 @@ class Clock:
         while not self._stop.wait(pause):
             text = f"{self._what}, {time.monotonic() - began:.0f} s"
             with self._lock:
-                self._draw(text) if self._terminal else note(text)
-
-    def _draw(self, text: str) -> None:
-        text = brief(f"… {text}", max(4, shutil.get_terminal_size().columns - 1))
-        sys.stderr.write("\r" + text.ljust(self._drawn))
-        sys.stderr.flush()
-        self._drawn = len(text)
-
-    def _erase(self) -> None:
-        if self._drawn:
-            sys.stderr.write("\r" + " " * self._drawn + "\r")
-            sys.stderr.flush()
-        self._drawn = 0
+                self.draw(f"… {text}") if self._terminal else note(text)
 
     def __enter__(self) -> "Clock":
         self._thread.start()
@@ -111,4 +108,4 @@ class Clock:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        self._erase()
+        self.erase()

@@ -9,7 +9,7 @@ stderr.
 import shutil
 import sys
 from collections.abc import Callable
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import click
 
@@ -21,9 +21,11 @@ from ...log.blobs import BlobError
 from ...processors.fold.projections.transcript import Line
 from ...schemas.events.parts import Body, ReadBlob
 from .clean_text import clean
-from .markdown import Markdown
 from .printing import brief, has_styles, note, write
 from .turn_meter import took
+
+if TYPE_CHECKING:
+    from .markdown import Markdown
 
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 ERASE = "\r\x1b[K"
@@ -41,7 +43,11 @@ class Screen:
         self.live = sys.stdout.isatty()
         self.mine: set[str] = set()
         self._read, self._tool_ms = read, tool_ms
-        self._markdown = Markdown() if self.live and has_styles(sys.stdout) else None
+        self._markdown: Markdown | None = None
+        if self.live and has_styles(sys.stdout):
+            from . import markdown
+
+            self._markdown = markdown.Markdown(self._drawn)
         self._clock = ""  # the line that shows what runs
         self._column = 0
         self._held = ""  # streamed text that what follows may change
@@ -52,6 +58,8 @@ class Screen:
         """Show what runs and for how long, on a line that the next output replaces; '' removes the
         line.
         """
+        if self._markdown is not None:
+            self._markdown.refresh()
         if self._markdown is None or self._column or text == self._clock:
             return
         columns = shutil.get_terminal_size().columns
@@ -62,8 +70,9 @@ class Screen:
     def answer(self, text: str) -> None:
         """Draw a whole earlier answer."""
         if self._markdown is not None:
-            text = self._markdown.feed(text) + self._markdown.end()
-            write_raw(text + "\n")
+            self._markdown.feed(text)
+            self._markdown.end()
+            self._new_line()
         else:
             write(text + "\n")
 
@@ -106,7 +115,7 @@ class Screen:
                 self._style(DIM)
         self.clock("")
         if token.kind == "text" and self._markdown is not None:
-            self._drawn(self._markdown.feed(token.text))
+            self._markdown.feed(token.text)
         else:
             text = self._held + token.text
             sure = settled(text)
@@ -128,13 +137,12 @@ class Screen:
 
     def _drawn(self, text: str) -> None:
         write_raw(text)
-        if text:
-            self._column = 0 if text.endswith("\n") else 1
+        self._column = 1
 
     def _new_line(self) -> None:
         self.clock("")
         if self._kind == "text" and self._markdown is not None:
-            self._drawn(self._markdown.end())
+            self._markdown.end()
         if self._held:
             held, self._held = self._held, ""
             self._plain(held)

@@ -25,6 +25,8 @@ def after(*outputs, columns=10, rows=3):
         ("one\rtwo!", "two!\n\n"),
         ("ab\bc", "ac\n\n"),
         ("abc\r\x1b[K", "\n\n"),
+        ("abc\x1b[2Dx", "axc\n\n"),
+        ("1\r\n2\r\n3\x1b[1A\x1b[Jx", "1\n2x\n"),
         ("1\r\n2\r\n3\r\n4", "2\n3\n4"),
         ("\x1b[?2004h\x1b[2m[dim]\x1b[0m", "[dim]\n\n"),
     ],

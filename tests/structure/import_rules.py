@@ -119,6 +119,8 @@ PLACES = {
     "pytest": Place("testing/", 1),  # the plugin, which only pytest loads
     "click": Place("cli/", None),
     "prompt_toolkit": Place("cli/terminal/", 1),
+    "rich": Place("cli/terminal/", 1),
+    "markdown_it": Place("cli/terminal/", 1),
     "fastapi": Place("web/gateway/", None),
     "starlette": Place("web/gateway/", None),
     "h11": Place("web/gateway/", 1),  # uvicorn's connections use it

@@ -29,7 +29,20 @@ ANSWER = """One item, **two days** ago, see `order_id`:
 print("<b>1 & 2</b>")
 ```
 A [link](https://example.com/x) and ![picture](x.png), snake_case_name, 2*3*4 and
-<i>tags</i> stay text."""
+<i>tags</i> and &lt; stay text, 这是**重点**内容."""
+IMPORTS = """
+  const [{ Markdown }, { html, render }] = await Promise.all(
+    ["markdown", "lib"].map((name) => import(`/inspector/static/${name}.js`)));
+  const draw = (text, box) => (render(html`<${Markdown} text=${text} />`, box), box.firstChild);
+  const box = document.createElement("div");
+"""
+SHOWN = f"async (text) => {{{IMPORTS} return draw(text, box).innerHTML; }}"
+GROWS = f"""async (text) => {{{IMPORTS}
+  const first = draw("# One", box).firstChild;
+  for (let n = 1; n <= text.length; n += 1) draw(text.slice(0, n), box);
+  const whole = draw(text, document.createElement("div"));
+  return [box.firstChild.innerHTML === whole.innerHTML, box.firstChild.firstChild === first];
+}}"""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +80,7 @@ def page(timed_url, page_at):
 
 def test_markdown_becomes_elements_of_a_fixed_list_and_nothing_else(page):
     answer = conversation(page).locator(".md").filter(has_text="One item")
-    expect(answer.locator("b")).to_have_text("two days")
+    expect(answer.locator("b")).to_have_text(["two days", "重点"])
     expect(answer.locator("th")).to_have_text(["Item", "Price"])
     expect(answer.locator("td em")).to_have_text("brass")
     expect(answer.locator("ol > li")).to_have_count(2)
@@ -75,9 +88,23 @@ def test_markdown_becomes_elements_of_a_fixed_list_and_nothing_else(page):
     expect(answer.locator("blockquote")).to_have_text("as it says")
     expect(answer.locator("pre")).to_have_text('print("<b>1 & 2</b>")')
     for text in ("[link](https://example.com/x)", "![picture](x.png)", "snake_case_name", "2*3*4",
-                 "<i>tags</i>"):
+                 "<i>tags</i>", "&lt;"):
         assert text in answer.inner_text()
     expect(answer.locator("a, img, i")).to_have_count(0)
+
+
+@pytest.mark.parametrize("end", ["para\n#17", "- a\n\n  b\n***c***", "a\n```x`y", ">" * 500])
+def test_an_answer_that_grows_is_drawn_as_if_it_came_at_once(page, end):
+    assert page.evaluate(GROWS, f"# One\n\n{ANSWER}\n\n{end}") == [True, True]
+
+
+@pytest.mark.parametrize("text", [
+    ">" * 300 + " deep", "> - " * 99 + "deep", "".join(f"{'  ' * n}- deep\n" for n in range(60)),
+    "| a |\n|---|\n| b | deep |", "[x]: https://x.y 'deep'", "a\n===\ndeep",
+])
+def test_nothing_that_a_model_wrote_is_hidden(page, text):
+    shown = page.evaluate(SHOWN, f"Before.\n\n{text}")
+    assert "deep" in shown and shown.startswith("<p>Before.</p>")
 
 
 def test_a_call_is_one_line_with_its_duration_and_a_table_on_demand(page):
