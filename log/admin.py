@@ -56,7 +56,7 @@ _CLOSED = (
 
 
 class _NotYet(LogUnreachable):
-    """A leader election is under way; the request may be retried at once."""
+    """A cluster that answers, but not this request yet; it may be retried at once."""
 
 
 class Cluster:
@@ -112,8 +112,9 @@ class Cluster:
             except KafkaException as error:
                 if error.args[0].code() in TRANSIENT:
                     raise _NotYet(
-                        f"{what} has no leader at {self._servers} ({error.args[0].str()}). Nothing "
-                        "was read or written. Wait until its brokers are back."
+                        f"{what} cannot be reached yet at {self._servers} "
+                        f"({error.args[0].str()}). Nothing was read or written. Wait until its "
+                        "brokers are back."
                     ) from error
                 raise self._meaning(what, error) from error
             except TimeoutError as error:

@@ -86,7 +86,6 @@ _AWAY = frozenset(
         KafkaError._DESTROY_BROKER,  # the client dropped its handle of a dead broker
         KafkaError._AUTHENTICATION,  # unless `denied`: the connection was lost during the login
         KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
     }
 )
 
@@ -120,10 +119,21 @@ TRANSIENT = frozenset(
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
+        KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        KafkaError.LISTENER_NOT_FOUND,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Errors that occur during a leader election, for a short time after a topic was created or a
-broker stopped.
+"""Errors with which a cluster answers for a short time after a topic was created or a broker
+stopped or started: a leader is elected, a coordinator reads its groups.
 """
 
 SECRET_CHARS_MIN = 4
@@ -318,6 +328,11 @@ def meaning(error: KafkaError, servers: str, about: str = "") -> FoldlogError:
         return refused
     if code in _AWAY and not is_fatal(error):
         return unreachable(servers, error.str())
+    if code in TRANSIENT and not is_fatal(error):
+        return LogUnreachable(
+            f"Kafka at {servers} is not ready ({error.str()}). Nothing was read or written. Wait "
+            "until its brokers are back."
+        )
     return LogFatal(
         f"Kafka reports {error.name()}: {error.str()}. Acknowledged records are safe in the log. "
         "End this process, correct the cause (rights, versions, configuration), start it again."

@@ -5,7 +5,7 @@ then the store.
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter, is_
 from typing import Protocol
 from zlib import crc32
@@ -19,7 +19,7 @@ from ..fold.calls import IN_DOUBT
 from ..fold.projections import partition as partition_fold
 from ..fold.projections.partition import PartitionView
 from ..fold.session import streamed_on
-from ..fold.sessions import FoldedEvent, fold_event
+from ..fold.sessions import FoldedEvent, chunk_runs, fold_event
 from ..fold.views import SessionViews
 from ..wake.budget import Budget, Rules
 from .clocks import Anchor
@@ -198,6 +198,37 @@ class PartitionCache:
         if event.views is event.before or session_id not in self.streamed:
             self.touched.add(session_id)
         return event
+
+    def fold_run(
+        self,
+        records: Iterable[Record],
+        fold: Callable[[Record], str | None],
+        write: Callable[[], None],
+    ) -> None:
+        """Fold a run of records, in parts if their sessions do not fit into memory together. Raises
+        Corrupt, and OtherLog if the store belongs to another log.
+
+        fold: folds one record. It returns the session id if the record is an accepted chunk and the
+        chunks that follow it may be folded together; else None. write: stores the changes, between
+        two parts.
+        """
+        unread = list(records)
+        self.check(unread[0])
+        unread = [record for record in unread if self.is_next(record)]
+        while unread:
+            count = self.prefetch(unread)
+            part, unread = unread[:count], unread[count:]
+            for first, more in chunk_runs(part):
+                streaming = fold(first)
+                if streaming is None:
+                    for record in more:
+                        fold(record)
+                elif more:
+                    self.fold_chunks(streaming, len(more), more[-1])
+            self.advance(part[-1])  # the last run need not contain it
+            if unread:
+                write()
+                self.trim(self.touched)
 
     def fold_chunks(self, session_id: str, chunks: int, last: Record) -> None:
         """Fold chunks that follow an accepted chunk of the same attempt. This is a short cut,

@@ -9,6 +9,7 @@ passed in, so the simulator runs the same code.
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -27,7 +28,7 @@ from ..agent import Agent
 from ..agent_digest import digests_of
 from ..effects.failed_turns import failed_turn
 from ..fold.ruling import ACCEPTED
-from ..fold.sessions import KEY_BYTES_MAX, chunk_runs, fold_event, is_foldable
+from ..fold.sessions import KEY_BYTES_MAX, fold_event, is_foldable
 from ..fold.views import SessionViews
 from ..store.clocks import Clock, ClockWatch, Reading, anchor_of, produced_header, reading
 from ..store.fork_seeds import foldable_entry
@@ -177,28 +178,11 @@ class Worker:
             self.held_up, self._seeks[owned.number] = True, owned.next_offset
 
     def _fold_run(self, owned: PartitionCache, records: Iterable[Record]) -> None:
-        """Fold one partition's records, in parts if their sessions do not fit into memory together.
-        Stop if the partition's store belongs to another log."""
-        unread = list(records)
+        """Fold one partition's records. Stop if the partition's store belongs to another log."""
         try:
-            owned.check(unread[0])
+            owned.fold_run(records, partial(self._fold, owned), partial(self._write, owned))
         except OtherLog as other:
             self._refold(owned, str(other))
-            return
-        unread = [record for record in unread if owned.is_next(record)]
-        while unread:
-            count = owned.prefetch(unread)
-            part, unread = unread[:count], unread[count:]
-            for first, more in chunk_runs(part):
-                if (streaming := self._fold(owned, first)) is None:
-                    for record in more:
-                        self._fold(owned, record)
-                elif more:
-                    owned.fold_chunks(streaming, len(more), more[-1])
-            owned.advance(part[-1])  # the last run need not contain it
-            if unread:
-                self._write(owned)
-                owned.trim(owned.touched)
 
     def _refold(self, owned: PartitionCache, why: str) -> None:
         self._say(f"partition {owned.number}: {why}; the store is rebuilt")

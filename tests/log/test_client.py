@@ -18,7 +18,7 @@ from foldlog.log import (
     SettingsError,
     open_log,
 )
-from foldlog.log.client import LOGGER, OncePerWhile, meaning
+from foldlog.log.client import LOGGER, TRANSIENT, OncePerWhile, meaning
 from foldlog.log.kafka import KafkaLog
 from foldlog.log.settings import Settings
 from foldlog.schemas.topics import SESSION_EVENTS, topics
@@ -143,6 +143,8 @@ def test_an_error_in_a_callback_closes_the_producer(connect):
         (KafkaError(KafkaError._FATAL, "Static consumer fenced by other consumer"), Fenced),
         (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no"), AccessDenied),
         (KafkaError(KafkaError._TRANSPORT, "gone", True), LogFatal),
+        (KafkaError(KafkaError.NOT_COORDINATOR, "moved", True), LogFatal),
+        *((KafkaError(code, "not yet"), LogUnreachable) for code in sorted(TRANSIENT)),
     ],
 )
 def test_errors_of_the_client_map_to_errors_of_the_log(error, kind):

@@ -10,6 +10,7 @@ with it the process.
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -353,31 +354,28 @@ class Tail:
         return sought
 
     def _fold_run(self, owned: PartitionCache, records: list[Record], batch: Batch) -> None:
-        """Fold one partition's records, in parts if their sessions do not fit into memory
-        together."""
-        owned.check(records[0])
-        unread = [record for record in records if owned.is_next(record)]
-        while unread:
-            count = owned.prefetch(unread)
-            for record in unread[:count]:
-                self._fold(owned, record, batch)
-            self._write(owned)
-            unread = unread[count:]
+        write = partial(self._write, owned)
+        owned.fold_run(records, lambda record: self._fold(owned, record, batch), write)
+        if owned.next_offset != owned.store.cursor.offset:
+            write()
 
-    def _fold(self, owned: PartitionCache, record: Record, batch: Batch) -> None:
+    def _fold(self, owned: PartitionCache, record: Record, batch: Batch) -> str | None:
+        """Fold one record. See `PartitionCache.fold_run`: viewers need every chunk."""
         watched = record.key in self._watched
         owned.advance(record)
         if not (watched or is_foldable(record.key)):
-            return
+            return None
         entry = foldable_entry(record, self._read, chunks=watched)
         folded = owned.feed(entry)
         if folded is None:
             self._update_served(owned, batch)
-            return
+            return None
         if watched:
             batch.events.append(folded)
-        if type(entry.event) not in CHUNKS or folded.ruling is not ACCEPTED:
-            self._add_to_batch(owned, folded, batch)
+        if type(entry.event) in CHUNKS and folded.ruling is ACCEPTED:
+            return None if watched else entry.session_id
+        self._add_to_batch(owned, folded, batch)
+        return None
 
     def _add_to_batch(self, owned: PartitionCache, folded: FoldedEvent, batch: Batch) -> None:
         entry = folded.entry

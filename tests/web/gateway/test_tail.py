@@ -13,6 +13,7 @@ from foldlog.log.archived import ArchivedLog
 from foldlog.log.errors import TopicMismatch
 from foldlog.log.kafka import KafkaLog
 from foldlog.log.objects import DirectoryObjects
+from foldlog.processors.store.partition_cache import PartitionCache
 from foldlog.processors.store.snapshots import Snapshots
 from foldlog.processors.store.store import RocksBackend
 from foldlog.producers.sessions import Sessions
@@ -86,6 +87,27 @@ def test_it_starts_where_its_store_ends(log, tmp_path):
         played.end()
         second.until(lambda tail: not tail.views("s1").turn.open)
         assert not second.output
+
+
+def test_chunks_that_nobody_watches_are_folded_together(log, tmp_path, monkeypatch):
+    sessions = Sessions(log, settings_in(tmp_path))
+    sessions.open("s1", agent="default")
+    sessions.say("s1", "hi")
+    played = Played(log, "s1")
+    played.call()
+    played.start()
+    for _ in range(200):
+        played.chunk("word ")
+    fed = []
+    feed = PartitionCache.feed
+    monkeypatch.setattr(
+        PartitionCache, "feed", lambda self, entry: fed.append(entry) or feed(self, entry)
+    )
+    with Following(log, tmp_path / "gw") as following:
+        following.until(lambda tail: tail.views("s1") and tail.views("s1").stream.chunks == 200)
+        assert len(fed) < 50, "one by one, they would take most of the gateway's time"
+        played.complete("word " * 200)
+        following.until(has_answer)
 
 
 def test_a_damaged_store_is_rebuilt_and_reported(log, tmp_path):
