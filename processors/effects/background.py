@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ...log.blobs import BlobCorrupt, BlobMissing, BlobStore
 from ...log.errors import FoldlogError
 from ...schemas import events as ev
-from ...schemas.enums import Role
+from ...schemas.enums import EndReason, Role
 from ...schemas.events.parts import ReadBlob
 from ...schemas.tokens import believed, estimate_size
 from ..agent import Agent
@@ -283,12 +283,12 @@ async def _run(
     if stop.requested:  # perhaps before there was a client
         raise UnusableOutput(ABORTED)
     answer = await _ask_model(claim, task, agent.limits, stop, client, tries)
-    if answer.stop_reason == "refusal":
+    if answer.stop_reason == EndReason.REFUSAL:
         raise UnusableOutput(f"{task.model} refused")
     blocks = json.loads(answer.content.inline or b"[]")
-    if claim.kind == "result":
+    if claim.kind == WorkKind.RESULT:
         return await asyncio.to_thread(_short, task, _text(blocks), agent, blobs)
-    if claim.kind == "memory":
+    if claim.kind == WorkKind.MEMORY:
         found = extract(_text(blocks), claim.session_id, claim.upto, task.scope)
         if found.why and not found.events:
             raise UnusableOutput(found.why)
@@ -418,7 +418,7 @@ def _summary(
         text = _text(blocks)
         if not text:
             raise UnusableOutput("the summary is empty")
-        if answer.stop_reason == "max_tokens":
+        if answer.stop_reason == EndReason.MAX_TOKENS:
             text += f"\n{CUT}"
         content = json.dumps([{"type": "text", "text": text}], ensure_ascii=False).encode()
         tokens = count(text, agent.model).tokens

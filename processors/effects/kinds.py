@@ -26,7 +26,7 @@ class Kinds:
     def __init__(self, effects: Effects, read_blob: ReadBlob) -> None:
         self.models = ModelCalls(effects, read_blob)
         self.tools = ToolCalls(effects, read_blob)
-        self._by_role: dict[str, Kind] = {
+        self._by_role: dict[Role, Kind] = {
             kind.role: kind
             for kind in (
                 self.models,
@@ -36,7 +36,7 @@ class Kinds:
             )
         }
 
-    def of(self, role: str) -> Kind:
+    def of(self, role: Role) -> Kind:
         """The kind whose effects a role runs."""
         return self._by_role[role]
 
@@ -49,9 +49,9 @@ class Kinds:
 _IS_WANTED = {kind.role: kind.is_wanted for kind in KINDS}
 
 
-def is_wanted(views: SessionViews, role: str, claim_offset: int) -> bool:
+def is_wanted(views: SessionViews, role: Role, claim_offset: int) -> bool:
     """Whether a session still needs the outcome of an effect that runs in this process, while its
     partition may belong to another worker."""
     if views.frozen is not None:
         return True  # the later state is unknown here
-    return _IS_WANTED[Role(role)](views, claim_offset)
+    return _IS_WANTED[role](views, claim_offset)

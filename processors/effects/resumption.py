@@ -20,6 +20,7 @@ from ..request.build import request_sha256
 from ..request.continuation import Kept, continued, kept_of, may_resume
 from ..request.rendered import Built
 from ..wake.facts import Obligation
+from ..wake.table import Action
 from .ports import BeginGeneration, Effects
 
 READS_MAX = 8
@@ -54,9 +55,9 @@ class PartialAnswers:
         claim the next attempt yet.
         """
         generation, session_id = views.turn.generation, views.session_id
-        if obligation.owed != "GEN_RESUMED" or agent is None or agent.recovery != Recovery.RESUME:
+        if obligation.owed != Action.GEN_RESUMED or not may_resume(views):
             return False
-        if not may_resume(views):
+        if agent is None or agent.recovery != Recovery.RESUME:
             return False
         assert generation is not None
         attempt = (generation.called, generation.attempt + 1)
@@ -78,7 +79,7 @@ class PartialAnswers:
         attempt resumes."""
         generation, kept = views.turn.generation, None
         assert generation is not None
-        if obligation.owed == "GEN_RESUMED":
+        if obligation.owed == Action.GEN_RESUMED:
             kept = self._for_attempt(views.session_id, generation, generation.attempt + 1)
         return with_kept(views, built, kept).sha256, kept
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...schemas import events as ev
-from ...schemas.enums import Decision
+from ...schemas.enums import Approval, Decision
 from ...schemas.grant import why_wrong
 from .calls import DONE, Row, row_for
 from .projections.turn_view import ERROR, NOT_RUN, AboutCall, Call, TurnView, contradicts
@@ -21,7 +21,7 @@ def row_of(turn: TurnView, call: Call, event: AboutCall) -> Row:
 
 def _invoked(turn: TurnView, call: Call, event: ev.ToolInvoked) -> Facts:
     basis = "newest" if event.basis == turn.basis else "older"
-    allows = "ask" if event.approval == "ask" else "allow"
+    allows = "ask" if event.approval == Approval.ASK else "allow"
     decides = allows if event.outcome is None else "done"
     return call.status, turn.closing is not None, basis, decides
 

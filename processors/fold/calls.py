@@ -4,6 +4,27 @@ event.
 Rulings and the turn view read the same rows, so an event changes a call exactly if it is accepted.
 For each event, exactly one row matches each combination of its facts: a test tries them all.
 call_facts.py computes the facts.
+
+The theory behind the rows:
+
+A call is decided before it runs. The model proposes it; TOOL_INVOKED allows it, asks a person, or
+answers it without a run. A decision counts only if it was made from the newest input (its basis),
+and an approval only for the arguments that the person saw. What is decided is not decided again.
+
+A call runs in attempts. TOOL_STARTED claims the next attempt, so two workers cannot begin the same
+one. A new owner may claim a further attempt while an older one still runs somewhere: the newest
+attempt has the claim, but the outcome of any attempt is an outcome of the call. So the first one
+that says what happened is final, whichever attempt it is from. "Not run" is different: an older
+attempt says that only of itself.
+
+A call of a tool with the effect `once` may be in doubt. Its owner died or gave up after the call
+began, and nobody knows whether the effect happened. A doubt outlives its turn. It ends with a late
+result, with a reconciler's answer, or with a person's report. A person is notified once. A call
+that may be repeated is never in doubt: another attempt is made, or the turn ends without it.
+
+A call may be contradicted. A person or a reconciler said what happened, and then the tool's own
+late result says otherwise. Nothing is taken back, because the model has read the first outcome; the
+call waits for a person's last word.
 """
 
 from enum import StrEnum
@@ -141,7 +162,7 @@ CALLS: tuple[Row, ...] = (
     _drop(ev.ToolFailedUncertain, {"status": (STARTED,), "attempt": ("other",)}, SUPERSEDED,
           "another attempt counts"),
     _accept(ev.ToolFailedUncertain, {"status": (DOUBT,), "attempt": ("newest",), "unasked": YES},
-            DOUBT, "nobody knows: the doubt remains"),
+            DOUBT, "the reconciler does not know either: the doubt remains"),
     _drop(ev.ToolFailedUncertain, {"status": (DOUBT,), "attempt": ("other",), "unasked": YES},
           SUPERSEDED, "another attempt counts"),
     _drop(ev.ToolFailedUncertain, {"status": (DOUBT,), "unasked": NO}, DUPLICATE, "known before"),

@@ -6,6 +6,7 @@ a step were decided now, so its result cannot differ from a real request.
 
 from ...schemas import events as ev
 from ...schemas.codec import Entry
+from ...schemas.enums import WhenBusy
 from ...schemas.events.parts import ReadBlob
 from ...schemas.value import replace
 from ..fold.cut_points import window_size
@@ -35,7 +36,7 @@ def next_request(views: SessionViews, strategy: str) -> tuple[ContextView, Reque
     view, turn = views.context, views.turn
     if not len(view.prefixes):
         view = replace(view, prefixes=view.prefixes.append(Prefix("", NOTHING, NOTHING, -1)))
-    steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")
+    steers = tuple(w.message_id for w in turn.queue if w.when_busy == WhenBusy.STEER)
     is_due = turn.open and step_is_due(views)
     checkpoint = views.compaction.checkpoint if strategy == "compacted" else None
     last = view.request

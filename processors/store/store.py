@@ -28,7 +28,7 @@ from . import views_codec
 from .rocks import DiskFailed, RocksBackend
 
 LAYOUT = 18  # increment it when the keys, or the views that the folds store, change
-FOLDS = "dac2f68b93bb637f"
+FOLDS = "a69719f25b2ad76f"
 
 
 @cache

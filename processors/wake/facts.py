@@ -7,7 +7,7 @@ functions read no clock: `now` is an argument (Unix ms).
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...schemas.enums import EndReason, WhenBusy
+from ...schemas.enums import EndReason, Role, WhenBusy
 from ..fold.calls import ASKS, STARTED
 from ..fold.projections.background import Work
 from ..fold.projections.delivery import DeliveryStatus, Owed, next_owed
@@ -53,7 +53,7 @@ class Obligation(NamedTuple):
 
     row: str
     lane: str
-    role: str
+    role: Role
     owed: Action
     subject: Subject
     due: int | None = None
@@ -95,7 +95,7 @@ class Moment(NamedTuple):
     budget: Budget
     may_ask: bool = False
 
-    def claim_status(self, claim: Claim, role: str, deadline: int) -> ClaimStatus:
+    def claim_status(self, claim: Claim, role: Role, deadline: int) -> ClaimStatus:
         """The relation of the current holder to a claim that runs until a deadline."""
         holder, margin = self.partition.holder(role), self.rules.limits.margin_ms
         return claim_status(claim, holder, self.now, deadline, margin)
@@ -180,7 +180,7 @@ def _tool(moment: Moment, call: Call) -> Obligation | None:
     claim, due = OTHER, call.expires_at
     unasked = call.unasked and moment.may_ask
     if call.claim is not None and (call.status == STARTED or unasked):
-        claim = moment.claim_status(call.claim, "tools", call.claim.deadline)
+        claim = moment.claim_status(call.claim, Role.TOOLS, call.claim.deadline)
         due = moment.takeover_at(call.claim.deadline)
     facts = {
         **moment.common,
@@ -220,7 +220,7 @@ def _running(moment: Moment, generation: Generation) -> tuple[ClaimStatus, int]:
     """The status of a running attempt's claim, and its deadline."""
     assert generation.claim is not None, "a running attempt has a claim"
     deadline = generation_deadline(generation, moment.views.stream)
-    return moment.claim_status(generation.claim, "models", deadline), deadline
+    return moment.claim_status(generation.claim, Role.MODELS, deadline), deadline
 
 
 def step_due(views: SessionViews, rules: Rules) -> StepDue:
@@ -284,7 +284,7 @@ def _next(moment: Moment) -> Obligation | None:
 
 def _claimed_work(moment: Moment, work: Work) -> Obligation | None:
     deadline = work.claim.deadline
-    claim = moment.claim_status(work.claim, "background", deadline)
+    claim = moment.claim_status(work.claim, Role.BACKGROUND, deadline)
     facts = {
         **moment.common,
         "status": RUNNING,
@@ -307,7 +307,7 @@ def _delivery(moment: Moment, owed: Owed) -> Obligation | None:
     claim, due = OTHER, owed.retry_at
     if owed.status is DeliveryStatus.RUNNING:
         assert owed.claim is not None, "a running delivery has a claim"
-        claim = moment.claim_status(owed.claim, "delivery", owed.claim.deadline)
+        claim = moment.claim_status(owed.claim, Role.DELIVERY, owed.claim.deadline)
         due = moment.takeover_at(owed.claim.deadline)
     facts = {
         **moment.common,
@@ -332,23 +332,23 @@ def _effects(moment: Moment) -> Iterator[Obligation | None]:
         streamed = (views.stream.turn, views.stream.step) == (turn.number, turn.step)
         chunks = streamed and views.stream.attempt == generation.attempt
         effect = GONE if claim == GONE else OTHER
-        effect = MINE if _is_mine(generation.claim, "models", moment.partition) else effect
+        effect = MINE if _is_mine(generation.claim, Role.MODELS, moment.partition) else effect
         facts: Facts = {**moment.common, "kind": "generation", "effect": effect, "chunks": chunks}
         yield _owe("A", facts, StepRef(turn.number, turn.step))
         waits |= claim == MINE or (claim == GONE and chunks)
     for call in turn.calls:
         if call.status == STARTED:
             assert call.claim is not None, "a started call has a claim"
-            effect = MINE if _is_mine(call.claim, "tools", moment.partition) else OTHER
+            effect = MINE if _is_mine(call.claim, Role.TOOLS, moment.partition) else OTHER
             facts = {**moment.common, "kind": "call", "effect": effect, "chunks": False}
             yield _owe("A", facts, CallRef(call.turn, call.step, call.index))
-            waits |= moment.claim_status(call.claim, "tools", call.claim.deadline) == MINE
+            waits |= moment.claim_status(call.claim, Role.TOOLS, call.claim.deadline) == MINE
     grace_ends = turn.closing.since + moment.rules.limits.grace_ms
     facts = {**moment.common, "may_end": not waits or moment.now >= grace_ends}
     yield _owe("C", facts, TurnRef(turn.number), grace_ends)
 
 
-def _is_mine(claim: Claim, role: str, partition: PartitionView) -> bool:
+def _is_mine(claim: Claim, role: Role, partition: PartitionView) -> bool:
     """Whether the process that now holds the partition made the claim, under its current epoch or
     an earlier one."""
     holder = partition.holder(role)

@@ -185,7 +185,7 @@ class Parts:
         """rolling: start even if live workers serve other agents. only: do the work of this session
         alone, and join no consumer group."""
         self.settings = settings
-        channels = settings.demand_channels() if "delivery" in roles else {}
+        channels = settings.demand_channels() if Role.DELIVERY in roles else {}
         self.state = StateDir(settings.state_dir, worker_id)
         crash_points.reach("start.locked")
         self.log: Log = open_log(settings)
@@ -257,8 +257,8 @@ class Parts:
                 session_cache_mb=settings.session_cache_mb,
                 is_dead=self._registry().is_dead,
                 lost_effects=self.lost_effects,
-                announcer=self._announcer() if "sessions" in roles else None,
-                check_tokens=self.token_advisor.check if watch and "sessions" in roles else None,
+                announcer=self._announcer() if Role.SESSIONS in roles else None,
+                check_tokens=self.token_advisor.check if watch and Role.SESSIONS in roles else None,
                 make_snapshots=self.snapshot_maker.check if self.snapshot_maker else None,
                 has_letter=self.letters.has,
                 meter=self.meter,

@@ -96,7 +96,7 @@ class EffectsHost:
             tool_env,
         )
         self._client: asyncio.Future | None = None
-        self._stops: dict[EffectId, tuple[str, Stop]] = {}
+        self._stops: dict[EffectId, tuple[Role, Stop]] = {}
         self._running: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()

@@ -33,7 +33,7 @@ ENDING = "the turn is ending"
 class Running(NamedTuple):
     """A running effect and its role."""
 
-    role: str
+    role: Role
     effect: EffectId
 
 

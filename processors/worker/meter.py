@@ -16,7 +16,7 @@ from ..advice.prices import PICO_PER_USD, PriceTable, input_cost
 from ..fold.projections import compaction, ledger, session_state
 from ..fold.projections.ledger import Spent
 from ..fold.projections.turn_view import call_of
-from ..fold.ruling import Ruling
+from ..fold.ruling import Ruling, Verdict
 from ..fold.views import SessionViews
 
 SERIES_MAX = 500
@@ -132,7 +132,7 @@ class Meter:
             return
         name = event.type if kind is Unreadable else BY_CLASS[kind].name
         word = ruling.code or ruling.verdict
-        if ruling.verdict == "refused":
+        if ruling.verdict == Verdict.REFUSED:
             self.add("foldlog_refusals", word)
             word = "refused"
         self.add("foldlog_events", name if name in ev.BY_NAME else "unknown", word)

@@ -14,6 +14,7 @@ from ...log.made import partitions_of
 from ...schemas.topics import SESSION_EVENTS
 from ..agent import Agent
 from ..wake.facts import Obligation, wake
+from ..wake.table import Action
 from .assemble import ROLES, Parts
 from .worker import Worker
 
@@ -48,7 +49,7 @@ def wake_session(
                 reader.seek(number, offset)
             if worker.holds(partition) and not parts.in_flight():
                 pending = _pending(worker, partition, session_id)
-                if all(obligation.owed == "wait" for obligation in pending):
+                if all(obligation.owed == Action.WAIT for obligation in pending):
                     return pending
         return _pending(worker, partition, session_id)
     finally:

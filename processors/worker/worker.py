@@ -18,7 +18,7 @@ from ...log.blobs import BlobError, BlobsAway
 from ...log.errors import Corrupt, LogCut, LogFatal
 from ...log.settings import SESSION_CACHE_MB
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
-from ...schemas.enums import EndReason
+from ...schemas.enums import EndReason, Role
 from ...schemas.events import PartitionTaken, TurnEnded
 from ...schemas.events.parts import AgentDigest
 from ...schemas.ids import PARTITION_KEY
@@ -38,12 +38,14 @@ from ..store.partition_cache import OpenStore, OtherLog, PartitionCache, may_owe
 from ..store.rocks import DiskFailed
 from ..wake.decide import rules_of
 from ..wake.facts import Obligation, owed_to_end, wake
+from ..wake.table import Action
 from .actions import Actions, DischargeResult, left_alone
 from .announce import Announcer
 from .deaths import Deaths, IsDead, unknown
 from .lost_effects import LostEffects
 from .meter import Meter, refusal_lines
 
+CLAIMED_AHEAD = (Action.GEN_START, Action.TOOL_STARTED)  # written with the decision before them
 ASK_TIME_MS = 300_000  # between PARTITION_TAKENs that only measure broker time
 BLOBS_RETRY_MS = 1_000  # between two tries of a session that needs a blob store that is away
 NO_SESSION_KEY = f"the key is no session id: . or .., not UTF-8, or over {KEY_BYTES_MAX} bytes"
@@ -294,7 +296,7 @@ class Worker:
 
     def _dead_letter(self, owned: PartitionCache, record: Record, entry: Entry) -> None:
         why = getattr(entry.event, "why", "") or NO_SESSION_KEY
-        if "sessions" not in self.roles or record.offset < owned.store.letters_from:
+        if Role.SESSIONS not in self.roles or record.offset < owned.store.letters_from:
             return
         has_letter, meter = self._parts.has_letter, self._parts.meter
         if has_letter is not None and record.offset < owned.store.log_end and has_letter(record):
@@ -429,7 +431,7 @@ class Worker:
                 return
             for obligation in wake(views, owned.partition, now, rules):
                 # An obligation that waits for another role may become ours later (S2w, then S4g).
-                if obligation.role in held or obligation.owed == "wait":
+                if obligation.role in held or obligation.owed == Action.WAIT:
                     self._discharge(owned, views, obligation, now)
         except (LogFatal, Corrupt, OSError):
             raise
@@ -478,7 +480,7 @@ class Worker:
     def _discharge(
         self, owned: PartitionCache, views: SessionViews, obligation: Obligation, now: int
     ) -> None:
-        if obligation.owed == "wait":
+        if obligation.owed == Action.WAIT:
             if obligation.due is not None:
                 owned.schedule_wake(views.session_id, obligation.due)
             return
@@ -488,7 +490,7 @@ class Worker:
         for event in done.written:
             if type(event) is TurnEnded and event.reason == EndReason.FAILED:
                 self._say(failed_turn(views))
-        if done.written and obligation.owed in ("LLM_CALLED", "TOOL_INVOKED"):
+        if done.written and obligation.owed in (Action.LLM_CALLED, Action.TOOL_INVOKED):
             self._claim_ahead(owned, views, done.written, now)
 
     def _act(
@@ -513,5 +515,5 @@ class Worker:
             views = fold_event(views, entry).views
         held = self.held(owned)
         for obligation in wake(views, owned.partition, now, self.rules.get(views.turn.agent)):
-            if obligation.owed in ("GEN_START", "TOOL_STARTED") and obligation.role in held:
+            if obligation.owed in CLAIMED_AHEAD and obligation.role in held:
                 self._act(owned, views, obligation, now)

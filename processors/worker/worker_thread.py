@@ -6,6 +6,7 @@
 import threading
 from collections.abc import Callable
 
+from ...schemas.enums import Role
 from .assemble import Parts, say
 
 JOIN_S = 10.0
@@ -45,7 +46,7 @@ class WorkerThread(threading.Thread):
             parts.loop.stop()
         try:
             self._begin(parts)
-            models = "models" in parts.worker.roles
+            models = Role.MODELS in parts.worker.roles
             parts.topic_watch.start()
             # Not earlier, because the import of the model SDK would compete with pending
             # obligations.

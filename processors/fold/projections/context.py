@@ -12,7 +12,7 @@ from typing import assert_never, get_args
 from ....schemas import events as ev
 from ....schemas.bounds import REQUEST_TOKENS_MAX, SUM_MAX
 from ....schemas.codec import Entry
-from ....schemas.enums import Decision
+from ....schemas.enums import Decision, EndReason
 from ....schemas.tokens import NEW, believed, estimate_size, family_of, raised
 from ....schemas.value import replace
 from ..cut_points import answers_calls, is_fixed, must_think, window_size, window_start
@@ -277,7 +277,7 @@ def _completed(
 ) -> ContextView:
     used = all_input(event.usage)
     last = used + event.usage.counts[-1]
-    refused = event.stop_reason == "refusal"
+    refused = event.stop_reason == EndReason.REFUSAL
     measured = used if refused else last
     if measured > REQUEST_TOKENS_MAX:  # impossible: keep the earlier estimate
         measured = 0

@@ -9,7 +9,7 @@ from typing import assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.codec import Entry
-from ....schemas.enums import EndReason, Recovery
+from ....schemas.enums import Approval, EndReason, Recovery
 from ....schemas.value import Value, replace
 from ..rows import Rows
 from .session_state import SessionState, triggered
@@ -166,7 +166,7 @@ def _call_line(entry: Entry, event: CallEvent, before: TurnView, state: SessionS
         case ev.ToolInvoked():
             if event.outcome is not None:
                 return Line("result", *place, event.content, event.outcome)
-            return Line("asks" if event.approval == "ask" else "call", *place, call.args)
+            return Line("asks" if event.approval == Approval.ASK else "call", *place, call.args)
         case ev.ToolResult():
             _, refusals = triggered(state, before, event)
             text = "; ".join((event.outcome, *(refusal.detail for refusal in refusals)))
