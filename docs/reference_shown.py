@@ -159,8 +159,8 @@ def _tree(found: object) -> ast.stmt:
 
 def _class(name: str, found: type) -> str:
     tree = _tree(found)
-    bases = [ast.unparse(base) for base in tree.bases]
-    methods = [x for x in tree.body if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef)]
+    bases = [base for each in tree.bases if (base := ast.unparse(each))[0] != "_"]
+    methods = list(_methods(found, tree))
     init = next((each for each in methods if each.name == "__init__"), None)
     fields = list(_documented_fields(tree)) if init is None else []
     if issubclass(found, Enum):
@@ -192,6 +192,31 @@ def _class(name: str, found: type) -> str:
         )
         parts.append(_entry(f"### {name}.{method.name}", shown, ast.get_docstring(method)))
     return "\n".join(parts)
+
+
+def _methods(found: type, tree: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The methods that a class declares. One that passes its arguments to a method of another
+    class has the parameters of that method, and without a body of its own also its docstring.
+    """
+    for node in tree.body:
+        is_method = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        name = node.name if is_method else _assigned(node)
+        target = getattr(vars(found).get(name), "__wrapped__", None)
+        if target is None and is_method:
+            yield node
+        elif target is not None:
+            shown = _tree(target)
+            shown.name = name
+            if is_method:
+                shown.body, shown.returns, shown.decorator_list = node.body, node.returns, []
+            yield shown
+
+
+def _assigned(node: ast.stmt) -> str:
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return name
+    return ""
 
 
 def _field(field: ast.AnnAssign) -> str:
