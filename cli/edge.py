@@ -21,7 +21,8 @@ from .terminal.printing import note
 from .terminal.progress import Bar
 
 if TYPE_CHECKING:
-    from ..client.client import Client
+    from ..client.log_client import LogClient
+    from ..client.session import Session
     from ..local.kafka import Broker, BrokerCluster
     from ..processors.advice.prices import PriceTable
 
@@ -101,16 +102,26 @@ class Edge:
 
         return load_prices(self.settings.prices)
 
-    def client(self, user: str | None = None) -> "Client":
+    def client(self, user: str | None = None) -> "LogClient":
         """A client on the log that acts for `user`, by default the login name."""
-        from ..client.client import Client
+        from ..client.log_client import LogClient
 
-        client = Client(
+        client = LogClient(
             self.settings, self.log, user=user, channel="cli", brief=True, origin=_origin()
         )
         client.progress = Bar("read", "records")
         self._opened.insert(0, client)
         return client
+
+    def session(
+        self, session_id: str, user: str | None = None, agent: str | None = None
+    ) -> "Session":
+        """A session, for a command on it by `user`, by default the login name."""
+        from ..client.session import Session
+
+        session = Session(self.client(user), session_id, agent, chunks=False)
+        self._opened.insert(0, session)
+        return session
 
     def use(self, log: Log, settings: Settings, on_close: Callable[[], None]) -> None:
         """Use this log instead of the configured log.

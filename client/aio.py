@@ -19,6 +19,7 @@ from ..log.errors import Refused
 from ..log.settings import Settings
 from .connection import Connection, connect
 from .events import SessionEvent, demand_event_class
+from .log_client import CHANNEL
 from .outcomes import ANSWER_S, Answer
 from .session import Reply, ReplyEnded, Session, Stream, answer_later
 
@@ -233,8 +234,10 @@ class AsyncSession(_Threaded[Session]):
         return AsyncStream(self._threads, partial(self._blocking.events, cursor))
 
     open = _in_thread(Session.open)
+    say = _in_thread(Session.say)
     approve = _in_thread(Session.approve)
     deny = _in_thread(Session.deny)
+    decide = _in_thread(Session.decide)
     resolve = _in_thread(Session.resolve)
     cancel = _in_thread(Session.cancel)
     trigger = _in_thread(Session.trigger)
@@ -327,9 +330,13 @@ class _Connecting:
 
 
 def aconnect(
-    settings: Settings | None = None, *, user: str | None = None, log: Log | None = None
+    settings: Settings | None = None,
+    *,
+    user: str | None = None,
+    log: Log | None = None,
+    channel: str = CHANNEL,
 ) -> _Connecting:
     """Connect as `connect` does, but for asyncio: use `async with foldlog.aconnect() as log`, or
     `await` the result.
     """
-    return _Connecting(partial(connect, settings, user=user, log=log))
+    return _Connecting(partial(connect, settings, user=user, log=log, channel=channel))

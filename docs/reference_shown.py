@@ -121,6 +121,7 @@ OF_THE_PACKAGE = {
     "AgentRun": ("continue_for", "aclose", "close", "demand_complete"),
     "ModelRequest": ("of",),
     "Reply": ("offer", "pump", "poll_answer", "no_answer_yet"),
+    "Session": ("fold",),
     "Stream": ("offer", "pump", "take", "is_idle"),
 }
 

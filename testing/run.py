@@ -79,7 +79,7 @@ class AgentRun:
             user=user,
             partitions=1,
         )
-        self._connection = Connection(settings, self._engine.log, owns_log=False)
+        self._connection = Connection(settings, self._engine.log)
         self.session: Session = self._connection.open(session_id, agent=loaded[0].name)
         self._last: RunReply | None = None
         self._stepping = asyncio.Lock()

@@ -5,18 +5,12 @@ Each waits until its event is folded.
 
 import sys
 from typing import Any
+from uuid import uuid4
 
 import click
 
-from ...client.outcomes import (
-    ANSWER_S,
-    Answer,
-    CommandRefused,
-    Decision,
-    answer_of,
-    decision_on,
-    demand,
-)
+from ...client.commands import DEFAULT_AGENT
+from ...client.outcomes import ANSWER_S, Answer, CommandRefused, Decision, answer_of
 from ...client.sent import note_sent
 from ...processors.fold.transitions import TRANSITIONS
 from ...schemas.enums import CancelMode, WhenBusy
@@ -102,36 +96,27 @@ def send_command(
                                "earlier one with --message-id ID --wait.")
     if text == "-":
         text = sys.stdin.read()
-    client = edge.client(user)
-    with client.fold(session) as folded:
-        if text is not None:
-            receipt = client.say_on(
-                folded,
-                text,
-                message_id=message_id,
-                when_busy=when_busy,
-                agent=agent,
-                attach=attach,
-            )
-            decision = demand(decision_on(folded, receipt))
-            message_id = receipt.id
-            if not wait:
-                more = {"message_id": receipt.id, "partition": receipt.partition}
-                report(decision, _place_of(decision, receipt.id), as_json, **more)
-                agent = decision.views.turn.agent
-                why = unserved(edge.settings.state_dir, folded.holders, agent)
-                if why:
-                    note(f"no worker answers now: {why}. The message is kept. It is answered when "
-                         "a worker runs: start one with `foldlog worker` or `foldlog dev`.")
-                return None
-        assert message_id is not None
-        with Clock("waiting for the answer") as clock:
-            answer = answer_of(
-                folded, message_id, read=client.read_blob, timeout_s=timeout_s, report=clock.note
-            )
-        _print_answer(answer, as_json)
-        sys.stdout.flush()
-        note_sent(client.sessions.producer, folded.views, answer.turn, client.channel)
+    talk = edge.session(session, user, agent)
+    client = talk.client
+    if text is not None:
+        message_id = uuid4().hex if message_id is None else message_id
+        decision = talk.say(text, message_id=message_id, when_busy=when_busy, attach=attach)
+        if not wait:
+            more = {"message_id": message_id, "partition": talk.fold.partition}
+            report(decision, _place_of(decision, message_id), as_json, **more)
+            why = unserved(edge.settings.state_dir, talk.fold.holders, talk.agent)
+            if why:
+                note(f"no worker answers now: {why}. The message is kept. It is answered when "
+                     "a worker runs: start one with `foldlog worker` or `foldlog dev`.")
+            return None
+    assert message_id is not None
+    with Clock("waiting for the answer") as clock:
+        answer = answer_of(
+            talk.fold, message_id, read=client.read_blob, timeout_s=timeout_s, report=clock.note
+        )
+    _print_answer(answer, as_json)
+    sys.stdout.flush()
+    note_sent(client.writer.producer, talk.fold.views, answer.turn, client.channel)
     return 1 if answer.reason == "failed" else None
 
 
@@ -175,11 +160,9 @@ def open_command(
     Opening it again for the same user and agent is harmless; for another user or agent, the command
     is refused.
     """
-    from ...client.client import DEFAULT_AGENT
-
-    client = edge.client(user)
-    decision = client.open(session, agent=agent or DEFAULT_AGENT)
-    text = f"session {session} is open: user {client.user}, agent {agent or DEFAULT_AGENT}"
+    opened = edge.session(session, user)
+    decision = opened.open(agent or DEFAULT_AGENT)
+    text = f"session {session} is open: user {opened.user}, agent {agent or DEFAULT_AGENT}"
     report(decision, text, as_json)
     if decision.views.turn.terminated:
         note(f"session {session} is terminated and takes no more messages; its log is kept. Open "
@@ -215,8 +198,7 @@ def cancel_command(
     the time the cancel is in the log, the fold refuses the cancel. Queued messages are kept.
     """
     try:
-        decision = edge.client(user).cancel(
-            session,
+        decision = edge.session(session, user).cancel(
             mode=CancelMode.AFTER_STEP if after_step else CancelMode.NOW,
             reason=reason,
             cancel_id=cancel_id,
@@ -247,7 +229,7 @@ def terminate_command(
 
     Its turn is closed and queued messages are dropped; it takes no more messages. Its log is kept.
     """
-    decision = edge.client(user).terminate(session, reason=reason)
+    decision = edge.session(session, user).terminate(reason=reason)
     report(decision, f"session {session} is terminated", as_json)
 
 
@@ -272,7 +254,7 @@ def phase_command(
     determines which triggers are legal (docs/reference/session-state.md); a refusal lists them.
     """
     try:
-        decision = edge.client(user).trigger(session, trigger, command_id=command_id)
+        decision = edge.session(session, user).trigger(trigger, command_id=command_id)
     except CommandRefused as error:
         current = error.decision.views.state.phase
         if error.decision.views.turn.known:
@@ -301,6 +283,6 @@ def lock_command(
 
     A second lock is refused, even for the same project.
     """
-    decision = edge.client(user).lock(session, project, command_id=command_id)
+    decision = edge.session(session, user).lock(project, command_id=command_id)
     project_id = decision.views.state.project_id
     report(decision, f"the project is {project_id}", as_json, project_id=project_id)

@@ -39,13 +39,12 @@ class RunInput(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer to an interrupt, in the terms of the log."""
+    """An answer to an interrupt, in the terms of the log. `options`: those of the command."""
 
     call: str
     decision: str | None = None
-    remember: bool = False
     outcome: str | None = None
-    report: str = ""
+    options: Mapping[str, Any] = {}
 
     @property
     def word(self) -> str:
@@ -108,9 +107,9 @@ def answer_to(call: str, payload: dict[str, Any] | None, waits_for: str) -> Answ
         "true or false. Nothing was done.")
     if waits_for == APPROVAL:
         decision = Decision.ALLOW if payload["approved"] else Decision.DENY
-        return Answer(call, decision, remember=payload.get("remember") is True)
+        return Answer(call, decision, options={"remember": payload.get("remember") is True})
     outcome = Resolution.HAPPENED if payload["happened"] else Resolution.DID_NOT_HAPPEN
-    return Answer(call, outcome=outcome, report=str(payload.get("report", "")))
+    return Answer(call, outcome=outcome, options={"report": str(payload.get("report", ""))})
 
 
 def content_of(message: Message, attach: Attach) -> str | list[dict[str, Any]]:
