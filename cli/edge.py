@@ -16,6 +16,7 @@ import click
 from ..client import installation
 from ..log import LogUnreachable, Settings, open_log
 from ..log.door import Log
+from ..producers.options import Option
 from ..schemas.origin import Origin, Proof, Recorder
 from .terminal.printing import note
 from .terminal.progress import Bar
@@ -171,6 +172,17 @@ def json_option(command: F) -> F:
     """`--json`: print data as JSON, one value per line. `__main__` prints refusals as JSON too."""
     text = "Print JSON, one value per line; a refusal too."
     return click.option("--json", "as_json", is_flag=True, help=text)(command)
+
+
+def command_option(option: Option) -> Callable[[F], F]:
+    """An option of a command that writes an event."""
+    flag = f"--{option.name.replace('_', '-')}"
+    if option.words is None:
+        return click.option(flag, is_flag=True, help=option.help)
+    words = click.Choice([str(word) for word in option.words])
+    return click.option(
+        flag, type=words, default=option.default, show_default=True, help=option.help
+    )
 
 
 def at_option(command: F) -> F:

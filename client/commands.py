@@ -10,7 +10,8 @@ from typing import NamedTuple, Unpack
 
 from ..processors.fold.views import SessionViews
 from ..producers.checks import Blocks
-from ..producers.sessions import CancelOptions, Grant, MessageOptions, Receipt, Sessions
+from ..producers.options import CancelOptions, Grant, MessageOptions
+from ..producers.sessions import Receipt, Sessions
 from ..schemas.events.parts import ReadBlob
 from .calls import call_named, demand_match, demand_unresolved
 from .unanswered import demand_agent

@@ -20,7 +20,8 @@ from ..log.errors import LogUnreachable, Refused
 from ..processors.fold.sessions import FoldedEvent
 from ..processors.fold.views import SessionViews
 from ..producers.checks import Blocks
-from ..producers.sessions import MessageOptions, Receipt
+from ..producers.options import MessageOptions
+from ..producers.sessions import Receipt
 from ..schemas.enums import CancelMode, Decision as Decided, Resolution, WhenBusy
 from .branching import Branching
 from .calls import demand_unresolved

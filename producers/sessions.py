@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 from uuid import uuid4
 
 from ..log.blobs import BlobStore, open_blobs
@@ -66,29 +66,6 @@ class Receipt(NamedTuple):
     partition: int
     offset: int
     id: str = ""
-
-
-class MessageOptions(TypedDict, total=False):
-    """The options of a message, for functions that pass them to `Sessions.say`."""
-
-    message_id: str | None
-    when_busy: str
-    attach: Sequence[Path | str]
-
-
-class CancelOptions(TypedDict, total=False):
-    """The options of a cancel, for functions that pass them to `Sessions.cancel`."""
-
-    mode: str
-    reason: str
-    cancel_id: str | None
-
-
-class Grant(TypedDict, total=False):
-    """The later calls that an approval covers, for functions that pass it to `Sessions.decide`."""
-
-    remember: bool
-    like: Mapping[str, str] | None
 
 
 class Unacknowledged(LogUnreachable):

@@ -23,6 +23,7 @@ from ...processors.effects.failed_turns import way_out
 from ...processors.fold.projections.turn_view import Call
 from ...processors.fold.sessions import FoldedEvent
 from ...processors.fold.views import SessionViews
+from ...producers.options import SAME_ARGUMENTS, Grant
 from ...producers.sessions import Receipt, new_session_id
 from ...schemas.enums import Decision as Decided, Resolution
 from ...schemas.ids import is_id, why_not_an_id
@@ -323,12 +324,10 @@ class Chat:
                 break
             self._no_answer(answer)
         decided = Decided.DENY if word.startswith("n") else Decided.ALLOW
+        grant: Grant = SAME_ARGUMENTS if word.startswith("a") else {}
         self._command(
             lambda: self._commands.decide(
-                call.key,
-                decided,
-                args_sha256=call.args_sha256,
-                remember=word.startswith("a"),
+                call.key, decided, args_sha256=call.args_sha256, **grant
             )
         )
         return True

@@ -13,10 +13,10 @@ from ...client.contents import shown, whole
 from ...client.outcomes import Decision
 from ...client.visible import exact_json
 from ...processors.fold.grants import grant_text
-from ...producers.sessions import Grant
+from ...producers.options import REMEMBER, Grant
 from ...schemas.enums import Decision as Decided
 from ...schemas.grant import pattern_text
-from ..edge import Edge, example, json_option, pass_edge, user_option
+from ..edge import Edge, command_option, example, json_option, pass_edge, user_option
 from ..terminal.printing import line
 from .session import report
 
@@ -57,8 +57,7 @@ def _globs(_context: click.Context, _option: click.Parameter, given: tuple[str, 
 ))
 @click.argument("session")
 @click.argument("call")
-@click.option("--remember", is_flag=True,
-              help="Allow later calls with exactly these arguments, for the rest of the session.")
+@command_option(REMEMBER)
 @click.option("--remember-like", "like", multiple=True, metavar="ARGUMENT=GLOB", callback=_globs,
               help="Allow later calls whose arguments match; give it once per argument. * matches "
               "any text without characters that are special to a shell, and without `..` in a "
@@ -67,13 +66,7 @@ def _globs(_context: click.Context, _option: click.Parameter, given: tuple[str, 
 @json_option
 @pass_edge
 def approve_command(
-    edge: Edge,
-    session: str,
-    call: str,
-    remember: bool,
-    like: dict[str, str],
-    user: str | None,
-    as_json: bool,
+    edge: Edge, session: str, call: str, user: str | None, as_json: bool, **grant: Unpack[Grant]
 ) -> None:
     """Approve a tool call.
 
@@ -81,13 +74,14 @@ def approve_command(
     approval covers this call with the arguments that are printed, once. --remember and
     --remember-like extend it to later calls; the output states which.
     """
-    if remember and like:
+    if all(grant.values()):
         raise click.UsageError("give --remember or --remember-like, not both.")
     decision, found, args = decide_on(
-        edge.session(session, user), call, Decided.ALLOW, as_json, remember=remember, like=like
+        edge.session(session, user), call, Decided.ALLOW, as_json, **grant
     )
     text = f"{found.name} is allowed"
-    if remember or like:
+    if any(grant.values()):
+        like = grant.get("like")
         what = pattern_text(like) if like else found.args_sha256
         text += f", and so are {grant_text(f'{found.name} {what}')}, for the rest of the session"
     report(decision, text, as_json, call=found.key, name=found.name, args=args)

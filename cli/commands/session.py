@@ -4,7 +4,7 @@ Each waits until its event is folded.
 """
 
 import sys
-from typing import Any
+from typing import Any, Unpack
 from uuid import uuid4
 
 import click
@@ -13,8 +13,9 @@ from ...client.commands import DEFAULT_AGENT
 from ...client.outcomes import ANSWER_S, Answer, CommandRefused, Decision, answer_of
 from ...client.sent import note_sent
 from ...processors.fold.transitions import TRANSITIONS
-from ...schemas.enums import CancelMode, WhenBusy
-from ..edge import Edge, example, json_option, pass_edge, user_option
+from ...producers.options import WHEN_BUSY, MessageOptions
+from ...schemas.enums import CancelMode
+from ..edge import Edge, command_option, example, json_option, pass_edge, user_option
 from ..terminal.printing import emit, line, note
 from ..terminal.progress import Clock
 from ..worker_info import unserved
@@ -54,13 +55,7 @@ def report(decision: Decision, text: str, as_json: bool, **more: Any) -> None:
     help="An image or a PDF to send with it; repeatable.",
 )
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
-@click.option(
-    "--when-busy",
-    type=click.Choice([str(word) for word in WhenBusy]),
-    default=WhenBusy.QUEUE.value,
-    show_default=True,
-    help="If a turn runs: wait for its end, end it, or join it after the next tool results.",
-)
+@command_option(WHEN_BUSY)
 @click.option("--agent", metavar="NAME",
               help="The agent of a session that this message opens (default: default).")
 @click.option(
@@ -74,14 +69,12 @@ def send_command(
     edge: Edge,
     session: str,
     text: str | None,
-    message_id: str | None,
-    attach: tuple[str, ...],
     wait: bool,
-    when_busy: str,
     agent: str | None,
     timeout_s: float,
     user: str | None,
     as_json: bool,
+    **options: Unpack[MessageOptions],
 ) -> int | None:
     """Send a message to a session; open it if it is new.
 
@@ -89,7 +82,8 @@ def send_command(
     the answer to a message that was sent before. With --wait the answer is printed on stdout; exit
     code 1 if the turn failed, or no answer came in time (the turn then continues).
     """
-    if attach and text is None:
+    message_id = options["message_id"]
+    if options["attach"] and text is None:
         text = ""
     if text is None and not (wait and message_id):
         raise click.UsageError("TEXT is missing. Give a message, or wait for the answer to an "
@@ -99,8 +93,8 @@ def send_command(
     talk = edge.session(session, user, agent)
     client = talk.client
     if text is not None:
-        message_id = uuid4().hex if message_id is None else message_id
-        decision = talk.say(text, message_id=message_id, when_busy=when_busy, attach=attach)
+        options["message_id"] = message_id = uuid4().hex if message_id is None else message_id
+        decision = talk.say(text, **options)
         if not wait:
             more = {"message_id": message_id, "partition": talk.fold.partition}
             report(decision, _place_of(decision, message_id), as_json, **more)

@@ -178,10 +178,8 @@ async def _send_messages(gateway: Gateway, request: Request, wanted: RunInput) -
             offsets[new["id"]] = received.offset
             continue
         content = await gateway.blocking(content_of, new, gateway.store_attachment)
-        options = {"agent": wanted.agent, "when_busy": wanted.when_busy, "channel": CHANNEL}
-        _, receipt = await post_message(
-            gateway, caller, wanted.thread, content, message_id=new["id"], **options
-        )
+        options = {"message_id": new["id"], "channel": CHANNEL, **wanted.options}
+        _, receipt = await post_message(gateway, caller, wanted.thread, content, **options)
         offsets[new["id"]] = receipt.offset
     return offsets
 

@@ -161,11 +161,9 @@ async def _send_message(gateway: Gateway, request: Request, wanted: ChatRequest)
     """
     assert wanted.message is not None
     content = await gateway.blocking(content_of, wanted.message, gateway.store_attachment)
-    options = {"agent": wanted.agent, "when_busy": wanted.when_busy, "channel": CHANNEL}
     message_id, caller = wanted.message["id"], gateway.caller(request)
-    await post_message(
-        gateway, caller, wanted.session_id, content, message_id=message_id, **options
-    )
+    options = {"message_id": message_id, "channel": CHANNEL, **wanted.options}
+    await post_message(gateway, caller, wanted.session_id, content, agent=wanted.agent, **options)
     return message_id
 
 
@@ -188,7 +186,10 @@ async def _answer_approvals(gateway: Gateway, request: Request, wanted: ChatRequ
 
 
 async def _decide(gateway: Gateway, request: Request, session_id: str, answer: Answer) -> None:
-    await gateway.rule(gateway.commands(request, session_id).decide, **answer._asdict())
+    on = gateway.commands(request, session_id)
+    await gateway.rule(
+        on.decide, answer.call, answer.decision, args_sha256=answer.args_sha256, **answer.options
+    )
 
 
 def _is_pending(views: SessionViews, key: str) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,6 +23,7 @@ from ....client.show import summary
 from ....client.transcript_stream import LineAdded
 from ....processors.fold.projections.turn_view import Call, is_open
 from ....producers.checks import Invalid, an_id, content_json
+from ....producers.options import REMEMBER, WHEN_BUSY, Option
 from ....producers.sessions import Receipt, new_session_id
 from ....schemas.canonical import compact
 from ....schemas.enums import Resolution
@@ -60,7 +61,14 @@ class Opening(RequestBody):
     agent: str = DEFAULT_AGENT
 
 
-class Message(RequestBody):
+def _with_option(option: Option) -> Any:
+    """A request body that has this option."""
+    words = bool if option.words is None else Literal[tuple(map(str, option.words))]
+    fields: Any = {option.name: (words, option.default)}
+    return create_model(option.name, __base__=RequestBody, **fields)
+
+
+class Message(_with_option(WHEN_BUSY)):  # type: ignore[misc]
     """A message to send.
 
     If the session already has a message with this message_id, this message has no effect. The
@@ -69,7 +77,6 @@ class Message(RequestBody):
 
     text: str
     message_id: str | None = None
-    when_busy: Literal["queue", "interrupt", "steer"] = "queue"
     agent: str | None = None
 
 
@@ -83,7 +90,7 @@ class Cancel(RequestBody):
     cancel_id: str | None = None
 
 
-class Approval(RequestBody):
+class Approval(_with_option(REMEMBER)):  # type: ignore[misc]
     """Allow or deny a call.
 
     The answer is valid only for arguments with the SHA-256 given here.
@@ -91,7 +98,6 @@ class Approval(RequestBody):
 
     decision: Literal["allow", "deny"]
     args_sha256: str | None = None
-    remember: bool = False
     like: dict[str, str] | None = Field(None, alias="remember_like")
 
 
@@ -208,15 +214,9 @@ def _session_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions/{session_id}/messages")
     async def say(request: Request, session_id: str, body: Message) -> Any:
         """Send a message. Opens the session if it does not exist."""
+        options = body.model_dump(exclude={"text"})
         decision, receipt = await post_message(
-            gateway,
-            gateway.caller(request),
-            session_id,
-            body.text,
-            message_id=body.message_id,
-            when_busy=body.when_busy,
-            agent=body.agent,
-            channel=CHANNEL,
+            gateway, gateway.caller(request), session_id, body.text, channel=CHANNEL, **options
         )
         return decision_json(decision, message_id=receipt.id)
 
