@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -172,6 +173,19 @@ def json_option(command: F) -> F:
     """`--json`: print data as JSON, one value per line. `__main__` prints refusals as JSON too."""
     text = "Print JSON, one value per line; a refusal too."
     return click.option("--json", "as_json", is_flag=True, help=text)(command)
+
+
+def on_session(command: F) -> F:
+    """`--user` and `--json`, for a command on SESSION: it gets the session of that user."""
+
+    @user_option
+    @json_option
+    @pass_edge
+    @wraps(command)
+    def call(edge: Edge, /, session: str, user: str | None, **options: Any) -> Any:
+        return command(edge.session(session, user), **options)
+
+    return cast(F, call)
 
 
 def command_option(option: Option) -> Callable[[F], F]:

@@ -8,16 +8,32 @@ fold's ruling.
 from collections.abc import Callable
 from typing import NamedTuple, Unpack
 
+from ..log.errors import Refused
 from ..processors.fold.views import SessionViews
 from ..producers.checks import Blocks
 from ..producers.options import CancelOptions, Grant, MessageOptions
 from ..producers.sessions import Receipt, Sessions
 from ..schemas.events.parts import ReadBlob
 from .calls import call_named, demand_match, demand_unresolved
-from .unanswered import demand_agent
 
 DEFAULT_AGENT = "default"
 """The agent of a session whose first message names no agent."""
+
+
+class NobodyAnswers(Refused):
+    """A message to a session that no agent serves, such as a history of another framework: its turn
+    would wait for ever. It is refused before it is written.
+    """
+
+
+def demand_agent(views: SessionViews) -> None:
+    """Raise NobodyAnswers if no agent would answer in this session."""
+    if len(views.items.batches):
+        raise NobodyAnswers(
+            f"session {views.session_id} has the items of another framework, which answers there; "
+            "no agent of foldlog does. Nothing was written. To talk to an agent, send the message "
+            "to another session."
+        )
 
 
 class Commands(NamedTuple):
@@ -29,6 +45,26 @@ class Commands(NamedTuple):
     views: SessionViews
     user: str
     read: ReadBlob
+
+    def open(self, agent: str) -> Receipt:
+        """Open the session."""
+        return self.writer.open(self.views.session_id, agent=agent, user=self.user)
+
+    def trigger(self, trigger: str, *, command_id: str | None) -> Receipt:
+        """Request a phase transition."""
+        return self.writer.trigger(
+            self.views.session_id, trigger, command_id=command_id, user=self.user
+        )
+
+    def lock(self, project_id: str, *, command_id: str | None) -> Receipt:
+        """Lock the session to a project."""
+        return self.writer.lock(
+            self.views.session_id, project_id, command_id=command_id, user=self.user
+        )
+
+    def terminate(self, *, reason: str) -> Receipt:
+        """End the session permanently."""
+        return self.writer.terminate(self.views.session_id, reason=reason, user=self.user)
 
     def say(
         self,

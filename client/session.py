@@ -13,18 +13,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar, Unpack
 from uuid import uuid4
 
 from ..log.errors import LogUnreachable, Refused
 from ..processors.fold.sessions import FoldedEvent
 from ..processors.fold.views import SessionViews
 from ..producers.checks import Blocks
-from ..producers.options import MessageOptions
+from ..producers.options import CancelOptions, Grant, MessageOptions
 from ..producers.sessions import Receipt
 from ..schemas.enums import CancelMode, Decision as Decided, Resolution, WhenBusy
 from .branching import Branching
 from .calls import demand_unresolved
+from .closing import Closing
 from .commands import DEFAULT_AGENT, Commands
 from .events import (
     ApprovalAsked,
@@ -56,6 +57,7 @@ from .transcript_stream import INITIAL, see
 from .waiting import what_it_waits_for
 
 E = TypeVar("E", bound=SessionEvent)
+P = ParamSpec("P")
 POLL_S = 0.05
 """How long one poll waits for records, in seconds. A command in another thread may have to wait for
 the end of such a poll.
@@ -187,7 +189,7 @@ class Feed:
             self._close_fold()
 
 
-class Stream:
+class Stream(Closing):
     """Live events of a session, as an iterator without end. Close the stream, or use `with`."""
 
     def __init__(self, feed: Feed, *, owns_feed: bool = False) -> None:
@@ -324,12 +326,6 @@ class Stream:
         if self._owns_feed:
             self._feed.close()
 
-    def __enter__(self) -> "Stream":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class Reply(Stream):
     """The reply to one message: iterate over its events until the turn has ended, or wait for
@@ -429,7 +425,7 @@ class Reply(Stream):
         return f": its turn ended with {self._answer.reason}{note}"
 
 
-class Session:
+class Session(Closing):
     """One session, for use from any thread. `id`: the session's name, with which
     `connection.open(id)` continues the session; `agent`: the agent that answers; `user`: the user
     who acts. Every error is a FoldlogError whose text says what happened and what to do.
@@ -465,20 +461,23 @@ class Session:
     def __repr__(self) -> str:
         return f"<Session {self.id} of {self.user}, agent {self.agent}>"
 
-    def _rule(self, write: Callable[[Commands], Receipt]) -> Decision:
+    def _rule(
+        self,
+        write: Callable[Concatenate[Commands, P], Receipt],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Decision:
         """Fold to the end, write a command, fold it, and return the ruling."""
         with self._feed.held():
             client, views = self.client, self._feed.catch_up()
-            receipt = write(Commands(client.writer, views, self.user, client.read_blob))
-            return demand(decision_on(self.fold, receipt))
+            on = Commands(client.writer, views, self.user, client.read_blob)
+            return demand(decision_on(self.fold, write(on, *args, **kwargs)))
 
     # -- talking -----------------------------------------------------------------------------------
 
     def open(self, agent: str | None = None) -> Decision:
         """Open the session; repeating it with the same agent is harmless."""
-        return self._rule(
-            lambda on: on.writer.open(self.id, agent=agent or self.agent, user=self.user)
-        )
+        return self._rule(Commands.open, agent or self.agent)
 
     def _open_if_new(self) -> None:
         if not self.fold.views.turn.known:
@@ -489,7 +488,7 @@ class Session:
         are those of `send`.
         """
         channel, before = self.client.channel, self._open_if_new
-        return self._rule(lambda on: on.say(content, channel=channel, before=before, **options))
+        return self._rule(Commands.say, content, channel=channel, before=before, **options)
 
     def send(
         self,
@@ -587,12 +586,8 @@ class Session:
         """
         if isinstance(call, ApprovalAsked):
             args_sha256, call = call.arguments_sha256, call.call
-        name = str(call)
-        return self._rule(
-            lambda on: on.decide(
-                name, decision, args_sha256=args_sha256, remember=remember, like=like
-            )
-        )
+        grant: Grant = {"remember": remember, "like": like}
+        return self._rule(Commands.decide, str(call), decision, args_sha256=args_sha256, **grant)
 
     def resolve(
         self, call: InDoubt | str, *, happened: str | None = None, did_not_happen: bool = False
@@ -606,7 +601,7 @@ class Session:
             raise Refused("happened= is empty. Write what you know: the model reads it.")
         outcome = Resolution.DID_NOT_HAPPEN if happened is None else Resolution.HAPPENED
         name, report = call.call if isinstance(call, InDoubt) else call, happened or ""
-        decision = self._rule(lambda on: on.resolve(name, outcome, report=report))
+        decision = self._rule(Commands.resolve, name, outcome, report=report)
         if decision.verdict == "duplicate":  # the fold compares outcomes, not reports
             demand_unresolved(decision.views, name, outcome, report, self.client.read_blob)
         return decision
@@ -623,33 +618,22 @@ class Session:
         """Cancel the running turn, now or after its step. If `turn` or `seen_phase` is given and no
         longer current, the cancel is refused. cancel_id: sent twice, the cancel counts once.
         """
-        return self._rule(
-            lambda on: on.cancel(
-                turn=turn, seen_phase=seen_phase, mode=mode, reason=reason, cancel_id=cancel_id
-            )
-        )
+        options: CancelOptions = {"mode": mode, "reason": reason, "cancel_id": cancel_id}
+        return self._rule(Commands.cancel, turn=turn, seen_phase=seen_phase, **options)
 
     def trigger(self, trigger: str, *, command_id: str | None = None) -> Decision:
         """Request a phase transition. command_id: sent twice, the command counts once."""
-        return self._rule(
-            lambda on: on.writer.trigger(
-                self.id, trigger, command_id=command_id, user=self.user
-            )
-        )
+        return self._rule(Commands.trigger, trigger, command_id=command_id)
 
     def lock(self, project_id: str, *, command_id: str | None = None) -> Decision:
         """Lock the session to a project, which can be done once. command_id: sent twice, the
         command counts once.
         """
-        return self._rule(
-            lambda on: on.writer.lock(
-                self.id, project_id, command_id=command_id, user=self.user
-            )
-        )
+        return self._rule(Commands.lock, project_id, command_id=command_id)
 
     def terminate(self, *, reason: str = "") -> Decision:
         """End the session permanently."""
-        return self._rule(lambda on: on.writer.terminate(self.id, reason=reason, user=self.user))
+        return self._rule(Commands.terminate, reason=reason)
 
     def fork(
         self, at: SessionEvent | int | None = None, *, session_id: str | None = None
@@ -726,12 +710,6 @@ class Session:
         the program has no reference to this object or to any of its streams.
         """
         self._feed.close()
-
-    def __enter__(self) -> "Session":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _call(method: "weakref.WeakMethod[Any]", *args: object) -> None:

@@ -160,14 +160,15 @@ def _tree(found: object) -> ast.stmt:
 
 def _class(name: str, found: type) -> str:
     tree = _tree(found)
-    bases = [base for each in tree.bases if (base := ast.unparse(each))[0] != "_"]
+    bases = [ast.unparse(base) for base in tree.bases]
     methods = list(_methods(found, tree))
     init = next((each for each in methods if each.name == "__init__"), None)
     fields = list(_documented_fields(tree)) if init is None else []
     if issubclass(found, Enum):
         call = f"class {name}({', '.join(bases)})  # {', '.join(map(repr, map(str, found)))}"
     elif name in NOT_CONSTRUCTED:
-        call = f"class {name}" + (f"({', '.join(bases)})" if bases else "")
+        public = [base for base in bases if base in foldlog.__all__]
+        call = f"class {name}" + (f"({', '.join(public)})" if public else "")
     elif init is not None:
         call = _call(name, init)
     elif fields:

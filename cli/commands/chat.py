@@ -8,7 +8,7 @@ Ctrl-C cancels the turn, not the program; at an idle prompt a second Ctrl-C ends
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 import click
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ...client.log_client import LogClient
     from ...processors.advice.prices import PriceTable
 
+P = ParamSpec("P")
 POLL_S = 0.1
 """How long one poll of the log waits, in seconds. Ctrl-C and typed answers may wait as long."""
 
@@ -206,14 +207,19 @@ class Chat:
             producer = self.client.writer.producer
             note_sent(producer, step.views, before.number, self.client.channel)
 
-    def _command(self, produce: Callable[[], Receipt]) -> bool:
+    def _command(
+        self,
+        write: Callable[Concatenate[Commands, P], Receipt],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> bool:
         """Produce an event, show everything up to it, and print the reason if the event was
         refused.
 
         An unreachable broker does not end the conversation.
         """
         try:
-            receipt = produce()
+            receipt = write(self._commands, *args, **kwargs)
             for step in self.folded.upto(receipt.offset + 1):
                 self._take(step)
         except LogFatal:
@@ -231,18 +237,14 @@ class Chat:
     # -- a turn ------------------------------------------------------------------------------------
 
     def _send(self, text: str) -> None:
-        agent = self.agent or DEFAULT_AGENT
-
-        def message() -> Receipt:
+        def message(on: Commands) -> Receipt:
             files, self._attach = self._attach, []
-            receipt = self._commands.say(text, channel=self.client.channel, attach=files)
+            receipt = on.say(text, channel=self.client.channel, attach=files)
             self.screen.mine.add(receipt.id)
             return receipt
 
-        known = self.views.turn.known or self._command(
-            lambda: self.client.writer.open(self.session_id, agent=agent, user=self.client.user)
-        )
-        if known:
+        agent = self.agent or DEFAULT_AGENT
+        if self.views.turn.known or self._command(Commands.open, agent):
             self._command(message)
 
     def _follow(self) -> None:
@@ -274,7 +276,7 @@ class Chat:
 
     def _cancel(self) -> None:
         self.screen.remark(f"cancelling turn {self.views.turn.number}")
-        self._command(lambda: self._commands.cancel(reason="Ctrl-C in the chat"))
+        self._command(Commands.cancel, reason="Ctrl-C in the chat")
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -325,11 +327,7 @@ class Chat:
             self._no_answer(answer)
         decided = Decided.DENY if word.startswith("n") else Decided.ALLOW
         grant: Grant = SAME_ARGUMENTS if word.startswith("a") else {}
-        self._command(
-            lambda: self._commands.decide(
-                call.key, decided, args_sha256=call.args_sha256, **grant
-            )
-        )
+        self._command(Commands.decide, call.key, decided, args_sha256=call.args_sha256, **grant)
         return True
 
     def _doubt(self, call: Call) -> bool:
@@ -353,7 +351,7 @@ class Chat:
                 return self._unanswered(call, call.status)
             report = answer or ""
         outcome = Resolution.HAPPENED if word == "h" else Resolution.DID_NOT_HAPPEN
-        self._command(lambda: self._commands.resolve(call.key, outcome, report=report))
+        self._command(Commands.resolve, call.key, outcome, report=report)
         return True
 
     def _no_answer(self, text: str) -> None:

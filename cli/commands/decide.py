@@ -16,7 +16,15 @@ from ...processors.fold.grants import grant_text
 from ...producers.options import REMEMBER, Grant
 from ...schemas.enums import Decision as Decided
 from ...schemas.grant import pattern_text
-from ..edge import Edge, command_option, example, json_option, pass_edge, user_option
+from ..edge import (
+    Edge,
+    command_option,
+    example,
+    json_option,
+    on_session,
+    pass_edge,
+    user_option,
+)
 from ..terminal.printing import line
 from .session import report
 
@@ -90,18 +98,14 @@ def approve_command(
 @click.command("deny", epilog=example("foldlog deny s1 1.2.0"))
 @click.argument("session")
 @click.argument("call")
-@user_option
-@json_option
-@pass_edge
-def deny_command(edge: Edge, session: str, call: str, user: str | None, as_json: bool) -> None:
+@on_session
+def deny_command(session: "Session", call: str, as_json: bool) -> None:
     """Deny a tool call.
 
     CALL is TURN.STEP.INDEX as `foldlog show SESSION` prints it, or the provider's call_id. The
     model gets the denial as the call's result, and the turn continues.
     """
-    decision, found, args = decide_on(
-        edge.session(session, user), call, Decided.DENY, as_json
-    )
+    decision, found, args = decide_on(session, call, Decided.DENY, as_json)
     report(decision, f"{found.name} is denied", as_json, call=found.key, name=found.name, args=args)
 
 

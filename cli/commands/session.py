@@ -4,7 +4,7 @@ Each waits until its event is folded.
 """
 
 import sys
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from uuid import uuid4
 
 import click
@@ -13,12 +13,23 @@ from ...client.commands import DEFAULT_AGENT
 from ...client.outcomes import ANSWER_S, Answer, CommandRefused, Decision, answer_of
 from ...client.sent import note_sent
 from ...processors.fold.transitions import TRANSITIONS
-from ...producers.options import WHEN_BUSY, MessageOptions
+from ...producers.options import WHEN_BUSY, CancelOptions, MessageOptions
 from ...schemas.enums import CancelMode
-from ..edge import Edge, command_option, example, json_option, pass_edge, user_option
+from ..edge import (
+    Edge,
+    command_option,
+    example,
+    json_option,
+    on_session,
+    pass_edge,
+    user_option,
+)
 from ..terminal.printing import emit, line, note
 from ..terminal.progress import Clock
 from ..worker_info import unserved
+
+if TYPE_CHECKING:
+    from ...client.session import Session
 
 
 def decision_json(decision: Decision) -> dict[str, Any]:
@@ -143,24 +154,19 @@ def _print_answer(answer: Answer, as_json: bool) -> None:
 @click.command("open", epilog=example("foldlog open s1 --agent shop"))
 @click.argument("session")
 @click.option("--agent", metavar="NAME", help="The agent that serves it (default: default).")
-@user_option
-@json_option
-@pass_edge
-def open_command(
-    edge: Edge, session: str, agent: str | None, user: str | None, as_json: bool
-) -> None:
+@on_session
+def open_command(session: "Session", agent: str | None, as_json: bool) -> None:
     """Open a session.
 
     Opening it again for the same user and agent is harmless; for another user or agent, the command
     is refused.
     """
-    opened = edge.session(session, user)
-    decision = opened.open(agent or DEFAULT_AGENT)
-    text = f"session {session} is open: user {opened.user}, agent {agent or DEFAULT_AGENT}"
+    decision = session.open(agent or DEFAULT_AGENT)
+    text = f"session {session.id} is open: user {session.user}, agent {agent or DEFAULT_AGENT}"
     report(decision, text, as_json)
     if decision.views.turn.terminated:
-        note(f"session {session} is terminated and takes no more messages; its log is kept. Open "
-             "a new one")
+        note(f"session {session.id} is terminated and takes no more messages; its log is kept. "
+             "Open a new one")
 
 
 @click.command("cancel", epilog=example("foldlog cancel s1", "foldlog cancel s1 --after-step"))
@@ -169,22 +175,14 @@ def open_command(
               help="The turn to cancel (default: the running one).")
 @click.option("--seen-phase", metavar="PHASE",
               help="Refuse unless the session is still in this phase (default: the current one).")
-@click.option("--after-step", is_flag=True, help="Stop when the running step and its tools end.")
+@click.option("--after-step", "mode", flag_value=CancelMode.AFTER_STEP.value,
+              default=CancelMode.NOW.value, help="Stop when the running step and its tools end.")
 @click.option("--reason", default="", help="The reason, for people.")
 @click.option("--cancel-id", metavar="ID", help="Your id: sent twice, the cancel counts once.")
-@user_option
-@json_option
-@pass_edge
+@on_session
 def cancel_command(
-    edge: Edge,
-    session: str,
-    turn: int | None,
-    seen_phase: str | None,
-    after_step: bool,
-    reason: str,
-    cancel_id: str | None,
-    user: str | None,
-    as_json: bool,
+    session: "Session", as_json: bool, turn: int | None, seen_phase: str | None,
+    **options: Unpack[CancelOptions],
 ) -> None:
     """Cancel the running turn of a session.
 
@@ -192,20 +190,14 @@ def cancel_command(
     the time the cancel is in the log, the fold refuses the cancel. Queued messages are kept.
     """
     try:
-        decision = edge.session(session, user).cancel(
-            mode=CancelMode.AFTER_STEP if after_step else CancelMode.NOW,
-            reason=reason,
-            cancel_id=cancel_id,
-            turn=turn,
-            seen_phase=seen_phase,
-        )
+        decision = session.cancel(turn=turn, seen_phase=seen_phase, **options)
     except CommandRefused as error:
         if error.decision.code == "nothing_to_cancel":
-            note(f"no turn runs in session {session}: there is nothing to cancel")
+            note(f"no turn runs in session {session.id}: there is nothing to cancel")
         raise
     view = decision.views
     what = f"turn {view.turn.number} is cancelled" if view.turn.open else "no turn ran"
-    if after_step:
+    if options["mode"] == CancelMode.AFTER_STEP:
         what = f"turn {view.turn.number} stops after this step"
     report(decision, f"{what}; the phase is {view.state.phase}", as_json)
 
@@ -213,34 +205,23 @@ def cancel_command(
 @click.command("terminate", epilog=example('foldlog terminate s1 --reason "done with it"'))
 @click.argument("session")
 @click.option("--reason", default="", help="The reason, for people.")
-@user_option
-@json_option
-@pass_edge
-def terminate_command(
-    edge: Edge, session: str, reason: str, user: str | None, as_json: bool
-) -> None:
+@on_session
+def terminate_command(session: "Session", reason: str, as_json: bool) -> None:
     """End a session permanently.
 
     Its turn is closed and queued messages are dropped; it takes no more messages. Its log is kept.
     """
-    decision = edge.session(session, user).terminate(reason=reason)
-    report(decision, f"session {session} is terminated", as_json)
+    decision = session.terminate(reason=reason)
+    report(decision, f"session {session.id} is terminated", as_json)
 
 
 @click.command("phase", epilog=example("foldlog phase s1 start_build"))
 @click.argument("session")
 @click.argument("trigger")
 @click.option("--command-id", metavar="ID", help="Your id: sent twice, the command counts once.")
-@user_option
-@json_option
-@pass_edge
+@on_session
 def phase_command(
-    edge: Edge,
-    session: str,
-    trigger: str,
-    command_id: str | None,
-    user: str | None,
-    as_json: bool,
+    session: "Session", trigger: str, command_id: str | None, as_json: bool
 ) -> None:
     """Trigger a phase transition.
 
@@ -248,7 +229,7 @@ def phase_command(
     determines which triggers are legal (docs/reference/session-state.md); a refusal lists them.
     """
     try:
-        decision = edge.session(session, user).trigger(trigger, command_id=command_id)
+        decision = session.trigger(trigger, command_id=command_id)
     except CommandRefused as error:
         current = error.decision.views.state.phase
         if error.decision.views.turn.known:
@@ -262,21 +243,14 @@ def phase_command(
 @click.argument("session")
 @click.argument("project")
 @click.option("--command-id", metavar="ID", help="Your id: sent twice, the command counts once.")
-@user_option
-@json_option
-@pass_edge
+@on_session
 def lock_command(
-    edge: Edge,
-    session: str,
-    project: str,
-    command_id: str | None,
-    user: str | None,
-    as_json: bool,
+    session: "Session", project: str, command_id: str | None, as_json: bool
 ) -> None:
     """Lock a session to a project, once in its life.
 
     A second lock is refused, even for the same project.
     """
-    decision = edge.session(session, user).lock(project, command_id=command_id)
+    decision = session.lock(project, command_id=command_id)
     project_id = decision.views.state.project_id
     report(decision, f"the project is {project_id}", as_json, project_id=project_id)

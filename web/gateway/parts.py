@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from starlette.requests import Request
 
@@ -137,10 +137,14 @@ class Gateway:
         return Commands(self.client.writer, views, self.user(request), self.read_blob)
 
     async def rule(
-        self, write: Callable[P, Receipt], *args: P.args, **kwargs: P.kwargs
+        self,
+        on: Commands,
+        write: Callable[Concatenate[Commands, P], Receipt],
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> Decision:
         """Write a command, and return the fold's ruling. Raises as `write` and `decision` do."""
-        return await self.decision(await self.blocking(write, *args, **kwargs))
+        return await self.decision(await self.blocking(write, on, *args, **kwargs))
 
     def store_attachment(self, data: bytes) -> dict[str, Any]:
         """Store bytes as a blob and return a block that refers to it. Blocking."""

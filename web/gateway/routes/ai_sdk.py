@@ -12,6 +12,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ....client.commands import Commands
 from ....client.contents import blocks_of, whole
 from ....client.outcomes import UnknownMessage
 from ....client.transcript_stream import LineAdded, Shown
@@ -134,7 +135,7 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
         if turn is None:
             return {"session_id": views.session_id, "stopped": False, "turn": None}
         on = gateway.commands(request, session_id)
-        decision = await gateway.rule(on.cancel, turn=turn, reason="stop")
+        decision = await gateway.rule(on, Commands.cancel, turn=turn, reason="stop")
         return decision_json(decision, stopped=True) | {"turn": turn}
 
     @routes.post("/{session_id}/approvals")
@@ -187,9 +188,8 @@ async def _answer_approvals(gateway: Gateway, request: Request, wanted: ChatRequ
 
 async def _decide(gateway: Gateway, request: Request, session_id: str, answer: Answer) -> None:
     on = gateway.commands(request, session_id)
-    await gateway.rule(
-        on.decide, answer.call, answer.decision, args_sha256=answer.args_sha256, **answer.options
-    )
+    options = {"args_sha256": answer.args_sha256, **answer.options}
+    await gateway.rule(on, Commands.decide, answer.call, answer.decision, **options)
 
 
 def _is_pending(views: SessionViews, key: str) -> bool:

@@ -224,58 +224,40 @@ def _session_routes(routes: APIRouter, gateway: Gateway) -> None:
     async def terminate(request: Request, session_id: str, body: Ending) -> Any:
         """End a session permanently."""
         on = gateway.commands(request, session_id)
-        return decision_json(
-            await gateway.rule(
-                on.writer.terminate, on.views.session_id, reason=body.reason, user=on.user
-            )
-        )
+        return decision_json(await gateway.rule(on, Commands.terminate, reason=body.reason))
 
 
 def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions/{session_id}/cancel")
     async def cancel(request: Request, session_id: str, body: Cancel) -> Any:
         """Stop the running turn, if it is the turn that the user saw."""
-        return decision_json(
-            await gateway.rule(gateway.commands(request, session_id).cancel, **body.model_dump())
-        )
+        on = gateway.commands(request, session_id)
+        return decision_json(await gateway.rule(on, Commands.cancel, **body.model_dump()))
 
     @routes.post("/sessions/{session_id}/calls/{call}/decide")
     async def decide(request: Request, session_id: str, call: str, body: Approval) -> Any:
         """Allow or deny a call that waits for approval."""
-        return decision_json(
-            await gateway.rule(
-                gateway.commands(request, session_id).decide, call, **body.model_dump()
-            )
-        )
+        on = gateway.commands(request, session_id)
+        return decision_json(await gateway.rule(on, Commands.decide, call, **body.model_dump()))
 
     @routes.post("/sessions/{session_id}/calls/{call}/resolve")
     async def resolve(request: Request, session_id: str, call: str, body: Report) -> Any:
         """Report what happened to a call in doubt."""
         on = gateway.commands(request, session_id)
         demand_report(body.outcome, body.report)
-        return decision_json(
-            await gateway.rule(on.resolve, call, body.outcome, report=body.report)
-        )
+        return decision_json(await gateway.rule(on, Commands.resolve, call, **body.model_dump()))
 
     @routes.post("/sessions/{session_id}/phase")
     async def phase(request: Request, session_id: str, body: Phase) -> Any:
         """Trigger a phase transition."""
         on = gateway.commands(request, session_id)
-        return decision_json(
-            await gateway.rule(
-                on.writer.trigger, on.views.session_id, user=on.user, **body.model_dump()
-            )
-        )
+        return decision_json(await gateway.rule(on, Commands.trigger, **body.model_dump()))
 
     @routes.post("/sessions/{session_id}/project")
     async def project(request: Request, session_id: str, body: Project) -> Any:
         """Lock a session to a project."""
         on = gateway.commands(request, session_id)
-        return decision_json(
-            await gateway.rule(
-                on.writer.lock, on.views.session_id, user=on.user, **body.model_dump()
-            )
-        )
+        return decision_json(await gateway.rule(on, Commands.lock, **body.model_dump()))
 
 
 # -- used by the other protocols' routes too -------------------------------------------------------
@@ -283,7 +265,10 @@ def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
 
 async def create_session(gateway: Gateway, user: str, session_id: str, agent: str) -> Decision:
     """Open a session for a user, and wait for the ruling. Raises CommandRefused, Invalid."""
-    return await gateway.rule(gateway.client.writer.open, session_id, agent=agent, user=user)
+    receipt = await gateway.blocking(
+        gateway.client.writer.open, session_id, agent=agent, user=user
+    )
+    return await gateway.decision(receipt)
 
 
 async def post_message(

@@ -15,7 +15,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ....client.commands import DEFAULT_AGENT
+from ....client.commands import DEFAULT_AGENT, Commands
 from ....producers.sessions import new_session_id
 from ....schemas.canonical import compact
 from ..access import Caller
@@ -81,7 +81,7 @@ def router(gateway: Gateway) -> APIRouter:
     ) -> Any:
         """Stop the running turn of a session, which may be in another tab of the same user."""
         on = gateway.commands(request, session_id)
-        return decision_json(await gateway.rule(on.cancel, seen_phase=seen_phase))
+        return decision_json(await gateway.rule(on, Commands.cancel, seen_phase=seen_phase))
 
     return routes
 
