@@ -17,7 +17,6 @@ import click
 from ..client import installation
 from ..log import LogUnreachable, Settings, open_log
 from ..log.door import Log
-from ..producers.options import Option
 from ..schemas.origin import Origin, Proof, Recorder
 from .terminal.printing import note
 from .terminal.progress import Bar
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from ..client.session import Session
     from ..local.kafka import Broker, BrokerCluster
     from ..processors.advice.prices import PriceTable
+    from ..producers.options import Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -188,7 +188,7 @@ def on_session(command: F) -> F:
     return cast(F, call)
 
 
-def command_option(option: Option) -> Callable[[F], F]:
+def command_option(option: "Option") -> Callable[[F], F]:
     """An option of a command that writes an event."""
     flag = f"--{option.name.replace('_', '-')}"
     if option.words is None:

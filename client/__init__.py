@@ -9,7 +9,7 @@ folded as its worker does), `outcomes.py` and `waiting.py` (the ruling on a comm
 reason why a session waits),
 `transcript_stream.py` and `history.py` (a live viewer, a late viewer), `contents.py`, `show.py`,
 `context_view.py`, `spending.py` and `inside.py` (views, requests and costs for people), `calls.py`,
-`sent.py`, `visible.py` and `closing.py` (small parts).
+`gen_sent.py`, `visible.py` and `closing.py` (small parts).
 """
 
 __all__: list[str] = []

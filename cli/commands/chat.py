@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec
 import click
 
 from ...client.commands import DEFAULT_AGENT, Commands
+from ...client.gen_sent import note_sent
 from ...client.outcomes import Patience, decision_of
-from ...client.sent import note_sent
 from ...client.session_fold import SessionFold
 from ...client.transcript_stream import INITIAL, see, snapshot
 from ...client.waiting import asking, doubtful

@@ -10,8 +10,8 @@ from uuid import uuid4
 import click
 
 from ...client.commands import DEFAULT_AGENT
+from ...client.gen_sent import note_sent
 from ...client.outcomes import ANSWER_S, Answer, CommandRefused, Decision, answer_of
-from ...client.sent import note_sent
 from ...processors.fold.transitions import TRANSITIONS
 from ...producers.options import WHEN_BUSY, CancelOptions, MessageOptions
 from ...schemas.enums import CancelMode

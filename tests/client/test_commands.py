@@ -105,12 +105,6 @@ def test_a_cancel_of_an_ended_turn_stops_nothing_else(client, log):
     assert Session(client, "s1").views().turn.closing is None
 
 
-def test_a_cancel_after_the_step_does_not_close_the_turn(client):
-    Session(client, "s1").say("one")
-    turn = Session(client, "s1").cancel(mode="after_step").views.turn
-    assert turn.should_stop and turn.closing is None
-
-
 def test_an_approval_is_bound_to_the_arguments(client, log):
     asking_for_approval(client, log)
     with pytest.raises(CommandRefused, match="not those that were shown"):
@@ -119,12 +113,6 @@ def test_an_approval_is_bound_to_the_arguments(client, log):
     assert Session(client, "s1").decide("1.1.0", "allow").verdict == "duplicate", "spent once"
     with pytest.raises(CommandRefused, match="asks no longer"):
         Session(client, "s1").decide("1.1.0", "deny")
-
-
-def test_remember_grants_the_arguments(client, log):
-    asking_for_approval(client, log)
-    turn = Session(client, "s1").decide("1.1.0", "allow", remember=True).views.turn
-    assert turn.grants == (f"charge {turn.calls[0].args_sha256}",)
 
 
 def test_a_call_is_named_by_its_place_or_by_the_providers_id(client, log):

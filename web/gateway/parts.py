@@ -15,9 +15,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from starlette.requests import Request
 
 from ...client.commands import Commands
+from ...client.gen_sent import note_sent
 from ...client.log_client import LogClient
 from ...client.outcomes import Decision, demand
-from ...client.sent import note_sent
 from ...client.show import UnknownSession
 from ...log.blobs import BlobError, open_blobs
 from ...log.errors import Retry
