@@ -39,7 +39,6 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
     )
     from .client.branching import CanNotFork as CanNotFork
     from .client.calls import UnknownCall as UnknownCall
-    from .client.client import Client as Client
     from .client.connection import Connection as Connection, connect as connect
     from .client.events import (
         Answered as Answered,
@@ -140,7 +139,6 @@ _EXPORTS: dict[str, str] = {
     "build_and_deploy": ".processors.tools.project",
     "CallEvent": ".client.events",
     "CanNotFork": ".client.branching",
-    "Client": ".client.client",
     "CommandRefused": ".client.outcomes",
     "Compaction": ".processors.agent",
     "connect": ".client.connection",

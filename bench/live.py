@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from foldlog.bench.measure import Installation, Ratio, hop_ms
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
+from foldlog.client.session import Session
 from foldlog.client.session_fold import SessionFold
 from foldlog.client.transcript_stream import INITIAL, Token, see
 from foldlog.local.messages_api import Reply, Request, Rule, Script, ScriptedServer, text
@@ -60,15 +61,15 @@ def message_to_request(here: Installation, server: ScriptedServer, runs: int) ->
 
     server.script.add(Rule(reply=answer, contains="hello"))
     hops, waits = [], []
-    with Client(here.settings, channel="bench") as client, client.fold("warm") as folded:
-        client.say_on(folded, "hello")
+    with LogClient(here.settings, channel="bench") as client, client.fold("warm") as folded:
+        Session(client, "warm").say("hello")
         events = accepted(folded)
         _await(events, lambda event: isinstance(event, ev.TurnEnded))
         for _ in range(runs):
             hops.append(hop_ms(here, USER_SESSIONS, "bench", b"x" * 200))
             for _ in range(MESSAGES):
                 began = time.perf_counter()
-                client.sessions.say("warm", "hello again", channel="bench")
+                client.writer.say("warm", "hello again", channel="bench")
                 _await(events, lambda event: isinstance(event, ev.TurnEnded))
                 waits.append((arrivals[-1] - began) * 1000)
     ours, base = statistics.median(waits), statistics.median(hops)
@@ -85,8 +86,8 @@ def recovery(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
     The baseline is 1 s."""
     times_s = []
     for n in range(runs):
-        with Client(here.settings) as client, client.fold(f"killed-{n}", chunks=True) as folded:
-            client.say_on(folded, STORY)
+        with LogClient(here.settings) as client, client.fold(f"killed-{n}", chunks=True) as folded:
+            Session(client, folded.session_id).say(STORY)
             events = accepted(folded)
             _await(events, lambda e: isinstance(e, ev.GenChunk) and e.seq >= 3)
             pid = json.loads((here.settings.state_dir / "worker.json").read_text())["pid"]
@@ -160,8 +161,9 @@ def _rate(pieces: Iterator[str]) -> float:
 def _through_the_log(here: Installation) -> Iterator[str]:
     """The pieces of the story as a viewer of the session receives them."""
     name, viewer, has_ended = f"stream-{time.monotonic_ns()}", INITIAL, False
-    with Client(here.settings, channel="bench") as client, client.fold(name, chunks=True) as folded:
-        client.say_on(folded, STORY)
+    client = LogClient(here.settings, channel="bench")
+    with client, client.fold(name, chunks=True) as folded:
+        Session(client, name).say(STORY)
         while not has_ended:
             for step in folded.poll():
                 viewer, things = see(viewer, step)

@@ -21,7 +21,8 @@ from typing import NamedTuple
 from foldlog.bench import live
 from foldlog.bench.measure import Installation, Plot, Ratio, hop_ms
 from foldlog.bench.peers import peer
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
+from foldlog.client.session import Session
 from foldlog.local.messages_api import Reply, Request, Rule, Script, ScriptedServer, text, tool_use
 from foldlog.processors.agent import Agent
 from foldlog.processors.tools.tool import tool
@@ -86,9 +87,10 @@ def _play(here: Installation) -> list[float]:
     """Play the turns of a run. Returns the ms of each tool call, as a reader of the log sees it."""
     times_ms: list[float] = []
     name = f"steps-{time.monotonic_ns()}"
-    with Client(here.settings, channel="bench") as client, client.fold(name) as folded:
+    with LogClient(here.settings, channel="bench") as client, client.fold(name) as folded:
+        session = Session(client, name, AGENT.name)
         for turn in range(TURNS + 1):
-            client.say_on(folded, "go", agent=AGENT.name)
+            session.say("go")
             answered = 0.0
             for event in live.events_until(folded, ev.TurnEnded):
                 if isinstance(event, ev.GenComplete):

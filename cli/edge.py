@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -21,9 +22,11 @@ from .terminal.printing import note
 from .terminal.progress import Bar
 
 if TYPE_CHECKING:
-    from ..client.client import Client
+    from ..client.log_client import LogClient
+    from ..client.session import Session
     from ..local.kafka import Broker, BrokerCluster
     from ..processors.advice.prices import PriceTable
+    from ..producers.options import Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -101,16 +104,26 @@ class Edge:
 
         return load_prices(self.settings.prices)
 
-    def client(self, user: str | None = None) -> "Client":
+    def client(self, user: str | None = None) -> "LogClient":
         """A client on the log that acts for `user`, by default the login name."""
-        from ..client.client import Client
+        from ..client.log_client import LogClient
 
-        client = Client(
+        client = LogClient(
             self.settings, self.log, user=user, channel="cli", brief=True, origin=_origin()
         )
         client.progress = Bar("read", "records")
         self._opened.insert(0, client)
         return client
+
+    def session(
+        self, session_id: str, user: str | None = None, agent: str | None = None
+    ) -> "Session":
+        """A session, for a command on it by `user`, by default the login name."""
+        from ..client.session import Session
+
+        session = Session(self.client(user), session_id, agent, chunks=False)
+        self._opened.insert(0, session)
+        return session
 
     def use(self, log: Log, settings: Settings, on_close: Callable[[], None]) -> None:
         """Use this log instead of the configured log.
@@ -160,6 +173,30 @@ def json_option(command: F) -> F:
     """`--json`: print data as JSON, one value per line. `__main__` prints refusals as JSON too."""
     text = "Print JSON, one value per line; a refusal too."
     return click.option("--json", "as_json", is_flag=True, help=text)(command)
+
+
+def on_session(command: F) -> F:
+    """`--user` and `--json`, for a command on SESSION: it gets the session of that user."""
+
+    @user_option
+    @json_option
+    @pass_edge
+    @wraps(command)
+    def call(edge: Edge, /, session: str, user: str | None, **options: Any) -> Any:
+        return command(edge.session(session, user), **options)
+
+    return cast(F, call)
+
+
+def command_option(option: "Option") -> Callable[[F], F]:
+    """An option of a command that writes an event."""
+    flag = f"--{option.name.replace('_', '-')}"
+    if option.words is None:
+        return click.option(flag, is_flag=True, help=option.help)
+    words = click.Choice([str(word) for word in option.words])
+    return click.option(
+        flag, type=words, default=option.default, show_default=True, help=option.help
+    )
 
 
 def at_option(command: F) -> F:

@@ -1,14 +1,15 @@
 """What a program uses: connections, sessions, commands, and everything read from one session.
 
 Read in this order: `connection.py` and `session.py` (the blocking API; `aio.py` is the same API for
-asyncio), `events.py` (what a session yields), `installation.py` (finds the settings and the broker,
-also for the command line), `worker.py` (a worker inside a program); then what they stand on:
-`commands.py` and `branching.py` (write an event, return its ruling), `follow.py` (entries from a
-cursor on), `session_fold.py` (one session, folded as its worker does), `outcomes.py` and
-`waiting.py` (the ruling on a command, the answer, the reason why a session waits),
+asyncio), `log_client.py` (what the sessions of a log share), `events.py` (what a session yields),
+`installation.py` (finds the settings and the broker, also for the command line), `worker.py` (a
+worker inside a program); then what they stand on: `commands.py` and `branching.py` (write an event
+for the present views), `follow.py` (entries from a cursor on), `session_fold.py` (one session,
+folded as its worker does), `outcomes.py` and `waiting.py` (the ruling on a command, the answer, the
+reason why a session waits),
 `transcript_stream.py` and `history.py` (a live viewer, a late viewer), `contents.py`, `show.py`,
 `context_view.py`, `spending.py` and `inside.py` (views, requests and costs for people), `calls.py`,
-`unanswered.py`, `sent.py`, `visible.py` and `closing.py` (small parts), `client.py` (an older API).
+`gen_sent.py`, `visible.py` and `closing.py` (small parts).
 """
 
 __all__: list[str] = []

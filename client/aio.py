@@ -7,29 +7,25 @@ THREADS_MAX streams, they take turns on the threads, and each is delayed a littl
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from pathlib import Path
+from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from uuid import uuid4
 
 from ..log.door import Log
 from ..log.errors import Refused
 from ..log.settings import Settings
-from ..processors.fold.views import SessionViews
-from ..producers.checks import Blocks
-from ..schemas.enums import CancelMode, WhenBusy
-from .commands import DEFAULT_AGENT
 from .connection import Connection, connect
-from .events import ApprovalAsked, InDoubt, SessionEvent, demand_event_class
-from .inside import ModelRequest, SessionState, Status
+from .events import SessionEvent, demand_event_class
+from .log_client import CHANNEL
 from .outcomes import ANSWER_S, Answer
 from .session import Reply, ReplyEnded, Session, Stream, answer_later
 
 E = TypeVar("E", bound=SessionEvent)
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 THREADS_MAX = 64
@@ -55,6 +51,37 @@ class _Threads:
     def close(self) -> None:
         self._is_closed = True
         self._pool.shutdown(wait=False)
+
+
+class _Threaded(Generic[S]):
+    """Calls the methods of a blocking object in the threads of a connection."""
+
+    def __init__(self, blocking: S, threads: _Threads) -> None:
+        self._blocking, self._threads = blocking, threads
+
+
+def _in_thread(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[_Threaded[S], P], Coroutine[Any, Any, T]]:
+    """The method of the blocking object, to be awaited."""
+
+    @wraps(method)
+    async def run(self: _Threaded[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._threads.run(method, self._blocking, *args, **kwargs)
+
+    return run
+
+
+def same_parameters(
+    method: Callable[Concatenate[Any, P], object],
+) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:
+    """Gives a method the parameters of `method`, to which it passes its arguments."""
+
+    def declare(function: Callable[..., T]) -> Callable[Concatenate[Any, P], T]:
+        function.__wrapped__ = method  # type: ignore[attr-defined]  # for `inspect` and the docs
+        return function
+
+    return declare
 
 
 class AsyncStream:
@@ -173,115 +200,70 @@ class AsyncReply(AsyncStream):
             )
 
 
-class AsyncSession:
+class AsyncSession(_Threaded[Session]):
     """One session, with the methods of `Session`. `id`: its name; `user`: the user who acts."""
 
     def __init__(self, session: Session, threads: _Threads) -> None:
-        self._session, self._threads = session, threads
+        super().__init__(session, threads)
         self.id, self.user = session.id, session.user
 
     @property
     def agent(self) -> str:
         """The agent that answers in this session."""
-        return self._session.agent
+        return self._blocking.agent
 
     def __repr__(self) -> str:
-        return f"<Async{repr(self._session)[1:]}"
+        return f"<Async{repr(self._blocking)[1:]}"
 
-    def send(
-        self,
-        content: str | Blocks,
-        *,
-        attach: Sequence[Path | str] = (),
-        message_id: str | None = None,
-        when_busy: WhenBusy | str = WhenBusy.QUEUE,
-    ) -> AsyncReply:
-        """Send a message: `await` the reply for its answer, or iterate over its events."""
+    @same_parameters(Session.send)
+    def send(self, *args: Any, message_id: str | None = None, **options: Any) -> AsyncReply:
+        """Send a message: `await` the reply for its answer, or iterate over its events. The
+        parameters are those of `Session.send`.
+        """
         message_id = message_id or uuid4().hex
-        begin = partial(
-            self._session.send,
-            content,
-            attach=attach,
-            message_id=message_id,
-            when_busy=when_busy,
-        )
+        begin = partial(self._blocking.send, *args, message_id=message_id, **options)
         return AsyncReply(self._threads, begin, message_id, sends=True)
 
     def reply(self, message_id: str) -> AsyncReply:
         """The reply to a message that was sent earlier. It yields all of the reply's events again.
         """
-        return AsyncReply(self._threads, partial(self._session.reply, message_id), message_id)
+        return AsyncReply(self._threads, partial(self._blocking.reply, message_id), message_id)
 
     def events(self, cursor: str | None = None) -> AsyncStream:
         """A stream of the events from now on, or from right after the event with this cursor."""
-        return AsyncStream(self._threads, partial(self._session.events, cursor))
+        return AsyncStream(self._threads, partial(self._blocking.events, cursor))
 
-    async def approve(
-        self,
-        call: ApprovalAsked | str,
-        *,
-        remember: bool = False,
-        like: Mapping[str, str] | None = None,
-    ) -> None:
-        """Allow a call with the arguments that the event shows."""
-        await self._threads.run(self._session.approve, call, remember=remember, like=like)
+    open = _in_thread(Session.open)
+    say = _in_thread(Session.say)
+    approve = _in_thread(Session.approve)
+    deny = _in_thread(Session.deny)
+    decide = _in_thread(Session.decide)
+    resolve = _in_thread(Session.resolve)
+    cancel = _in_thread(Session.cancel)
+    trigger = _in_thread(Session.trigger)
+    lock = _in_thread(Session.lock)
+    terminate = _in_thread(Session.terminate)
+    history = _in_thread(Session.history)
+    state = _in_thread(Session.state)
+    request = _in_thread(Session.request)
+    views = _in_thread(Session.views)
+    aclose = _in_thread(Session.close)
 
-    async def deny(self, call: ApprovalAsked | str) -> None:
-        """Refuse a call; the model is told so and continues."""
-        await self._threads.run(self._session.deny, call)
-
-    async def resolve(
-        self, call: InDoubt | str, *, happened: str | None = None, did_not_happen: bool = False
-    ) -> None:
-        """Report what you found out about a call in doubt."""
-        await self._threads.run(
-            self._session.resolve, call, happened=happened, did_not_happen=did_not_happen
-        )
-
-    async def cancel(self, *, mode: CancelMode | str = CancelMode.NOW, reason: str = "") -> None:
-        """Cancel the running turn, now or after its step."""
-        await self._threads.run(self._session.cancel, mode=mode, reason=reason)
-
-    async def trigger(self, trigger: str) -> None:
-        """Request a phase transition."""
-        await self._threads.run(self._session.trigger, trigger)
-
-    async def lock(self, project_id: str) -> None:
-        """Lock the session to a project, which can be done once."""
-        await self._threads.run(self._session.lock, project_id)
-
-    async def terminate(self, *, reason: str = "") -> None:
-        """End the session permanently."""
-        await self._threads.run(self._session.terminate, reason=reason)
-
-    async def fork(
-        self, at: SessionEvent | int | None = None, *, session_id: str | None = None
-    ) -> "AsyncSession":
+    @same_parameters(Session.fork)
+    async def fork(self, *args: Any, **options: Any) -> "AsyncSession":
         """Open a new session that begins with the state of this session: the state right after an
         event or an offset, by default the present state.
         """
-        forked = await self._threads.run(self._session.fork, at, session_id=session_id)
+        forked = await self._threads.run(self._blocking.fork, *args, **options)
         return AsyncSession(forked, self._threads)
 
-    async def history(self) -> list[SessionEvent]:
-        """The events so far, without tokens."""
-        return await self._threads.run(self._session.history)
-
-    async def state(self) -> SessionState:
-        """The present state of the session, and what it waits for."""
-        return await self._threads.run(self._session.state)
-
-    async def request(self, step: str) -> ModelRequest:
-        """The request of a step (`"TURN.STEP"`), rebuilt from the log byte for byte."""
-        return await self._threads.run(self._session.request, step)
-
-    async def views(self, at: int | None = None) -> SessionViews:
-        """The session's raw views: the present views, or those right after an offset."""
-        return await self._threads.run(self._session.views, at)
-
-    async def aclose(self) -> None:
-        """Close the session's streams; the session continues."""
-        await self._threads.run(self._session.close)
+    async def regenerate(self, turn: int | None = None) -> "tuple[AsyncSession, AsyncReply]":
+        """Get another answer to a turn (by default the last) in a fork. Returns the fork and the
+        reply.
+        """
+        forked, reply = await self._threads.run(self._blocking.regenerate, turn)
+        again = AsyncReply(self._threads, lambda: reply, reply.message_id)
+        return AsyncSession(forked, self._threads), again
 
     async def __aenter__(self) -> "AsyncSession":
         return self
@@ -290,49 +272,33 @@ class AsyncSession:
         await self.aclose()
 
 
-class AsyncConnection:
+class AsyncConnection(_Threaded[Connection]):
     """Opens and lists sessions, from a running event loop."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection, self._threads = connection, _Threads()
+        super().__init__(connection, _Threads())
 
-    async def open(
-        self,
-        session_id: str | None = None,
-        *,
-        agent: str = DEFAULT_AGENT,
-        user: str | None = None,
-    ) -> AsyncSession:
+    @same_parameters(Connection.open)
+    async def open(self, *args: Any, **options: Any) -> AsyncSession:
         """Open a session. If a session with this id exists, continue it; it must have the same user
         and agent.
 
         Without an id, the session is new.
         """
-        session = await self._threads.run(
-            self._connection.open, session_id, agent=agent, user=user
-        )
+        session = await self._threads.run(self._blocking.open, *args, **options)
         return AsyncSession(session, self._threads)
 
-    async def session(self, session_id: str, *, user: str | None = None) -> AsyncSession:
+    @same_parameters(Connection.session)
+    async def session(self, *args: Any, **options: Any) -> AsyncSession:
         """An existing session. Raises UnknownSession."""
-        found = await self._threads.run(self._connection.session, session_id, user=user)
+        found = await self._threads.run(self._blocking.session, *args, **options)
         return AsyncSession(found, self._threads)
 
-    async def sessions(
-        self,
-        *,
-        user: str | None = None,
-        agent: str | None = None,
-        status: Status | str | None = None,
-    ) -> list[SessionState]:
-        """All sessions, or those with this user, agent or status, most recently changed first."""
-        return await self._threads.run(
-            self._connection.sessions, user=user, agent=agent, status=status
-        )
+    sessions = _in_thread(Connection.sessions)
 
     async def aclose(self) -> None:
         """Close every session of this connection and the log."""
-        await self._threads.run(self._connection.close)
+        await self._threads.run(self._blocking.close)
         self._threads.close()
 
 
@@ -364,9 +330,13 @@ class _Connecting:
 
 
 def aconnect(
-    settings: Settings | None = None, *, user: str | None = None, log: Log | None = None
+    settings: Settings | None = None,
+    *,
+    user: str | None = None,
+    log: Log | None = None,
+    channel: str = CHANNEL,
 ) -> _Connecting:
     """Connect as `connect` does, but for asyncio: use `async with foldlog.aconnect() as log`, or
     `await` the result.
     """
-    return _Connecting(partial(connect, settings, user=user, log=log))
+    return _Connecting(partial(connect, settings, user=user, log=log, channel=channel))

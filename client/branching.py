@@ -2,8 +2,7 @@
 
 A fork never changes its parent, and both sessions continue. No model call, tool call or delivery of
 the parent is repeated. To regenerate an answer, the session is forked right before a message, and
-the same message is sent to the fork; to edit a message, the edited message is sent instead. Like
-client.py, this file uses the write side and the read side of one log.
+the same message is sent to the fork; to edit a message, the edited message is sent instead.
 """
 
 from itertools import takewhile

@@ -1,177 +1,141 @@
-"""The commands on one session. Each writes an event, folds the session up to it, and returns the
-fold's ruling.
+"""Writes the commands that depend on a session's present views: what the caller omits is taken from
+them, and what cannot count is refused before it is written.
 
-`Client` opens a fold for each command; a session of the Python API keeps its fold open.
+`Session`, the gateway and the chat write through this file; each has its own way to wait for the
+fold's ruling.
 """
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable
+from typing import NamedTuple, Unpack
 
+from ..log.errors import Refused
 from ..processors.fold.views import SessionViews
 from ..producers.checks import Blocks
+from ..producers.options import CancelOptions, Grant, MessageOptions
 from ..producers.sessions import Receipt, Sessions
-from ..schemas.enums import CancelMode, Decision as Decided, Resolution, WhenBusy
 from ..schemas.events.parts import ReadBlob
-from .calls import call_named, demand_unresolved
-from .outcomes import Decision, decision_on, demand
-from .session_fold import SessionFold
-from .unanswered import demand_agent
+from .calls import call_named, demand_match, demand_unresolved
 
 DEFAULT_AGENT = "default"
 """The agent of a session whose first message names no agent."""
 
 
-class Commands:
-    """Commands on the session of `folded`. Each command moves `folded` forward to the event of the
-    command.
-
-    Commands are written in the name of `user`, and name the `channel` through which they came. Each
-    command except `say` returns the ruling, which has the verdict `duplicate` if the same command
-    was accepted before. Raises Invalid, Unacknowledged, BlobError, LogUnreachable, CommandRefused,
-    UnknownCall.
+class NobodyAnswers(Refused):
+    """A message to a session that no agent serves, such as a history of another framework: its turn
+    would wait for ever. It is refused before it is written.
     """
 
-    def __init__(
-        self, folded: SessionFold, sessions: Sessions, *, user: str, channel: str, read: ReadBlob
-    ) -> None:
-        self._folded, self._sessions = folded, sessions
-        self._user, self._channel, self._read = user, channel, read
-        self._session_id = folded.session_id
 
-    def _decided(self, receipt: Receipt) -> Decision:
-        return demand(decision_on(self._folded, receipt))
+def demand_agent(views: SessionViews) -> None:
+    """Raise NobodyAnswers if no agent would answer in this session."""
+    if len(views.items.batches):
+        raise NobodyAnswers(
+            f"session {views.session_id} has the items of another framework, which answers there; "
+            "no agent of foldlog does. Nothing was written. To talk to an agent, send the message "
+            "to another session."
+        )
 
-    def open(self, *, agent: str = DEFAULT_AGENT) -> Decision:
-        """Open the session; repeating it with the same agent is harmless."""
-        self._folded.to_end()
-        return self._decided(self._sessions.open(self._session_id, agent=agent, user=self._user))
+
+class Commands(NamedTuple):
+    """The commands of `user` on the session with these views. Raises Invalid, Unacknowledged,
+    BlobError, LogUnreachable, UnknownCall, AlreadyResolved, NobodyAnswers.
+    """
+
+    writer: Sessions
+    views: SessionViews
+    user: str
+    read: ReadBlob
+
+    def open(self, agent: str) -> Receipt:
+        """Open the session."""
+        return self.writer.open(self.views.session_id, agent=agent, user=self.user)
+
+    def trigger(self, trigger: str, *, command_id: str | None) -> Receipt:
+        """Request a phase transition."""
+        return self.writer.trigger(
+            self.views.session_id, trigger, command_id=command_id, user=self.user
+        )
+
+    def lock(self, project_id: str, *, command_id: str | None) -> Receipt:
+        """Lock the session to a project."""
+        return self.writer.lock(
+            self.views.session_id, project_id, command_id=command_id, user=self.user
+        )
+
+    def terminate(self, *, reason: str) -> Receipt:
+        """End the session permanently."""
+        return self.writer.terminate(self.views.session_id, reason=reason, user=self.user)
 
     def say(
         self,
         content: str | Blocks,
         *,
-        message_id: str | None = None,
-        when_busy: str = WhenBusy.QUEUE,
-        agent: str | None = None,
-        attach: Sequence[Path | str] = (),
+        channel: str,
+        before: Callable[[], object] = lambda: None,
+        **options: Unpack[MessageOptions],
     ) -> Receipt:
-        """Send a message, and open the session if it is new. Returns the receipt, not the ruling.
-
-        If two clients open the same session with the same agent at once, the second SESSION_OPENED
-        has no effect. An invalid message opens no session.
+        """Send a message. `before` is called before it is written; an invalid message is refused
+        before that.
         """
-        agent = agent or DEFAULT_AGENT
-        demand_agent(self._folded.to_end())
-
-        def open_if_new() -> None:
-            if not self._folded.views.turn.known:
-                self.open(agent=agent)
-
-        return self._sessions.say(
-            self._session_id,
+        demand_agent(self.views)
+        return self.writer.say(
+            self.views.session_id,
             content,
-            message_id=message_id,
-            when_busy=when_busy,
-            channel=self._channel,
-            user=self._user,
-            attach=attach,
-            before=open_if_new,
-        )
-
-    def trigger(self, trigger: str, *, command_id: str | None = None) -> Decision:
-        """Request a phase transition."""
-        self._folded.to_end()
-        return self._decided(
-            self._sessions.trigger(
-                self._session_id, trigger, command_id=command_id, user=self._user
-            )
-        )
-
-    def lock(self, project_id: str, *, command_id: str | None = None) -> Decision:
-        """Lock the session to a project, which can be done once."""
-        self._folded.to_end()
-        return self._decided(
-            self._sessions.lock(
-                self._session_id, project_id, command_id=command_id, user=self._user
-            )
+            channel=channel,
+            user=self.user,
+            before=before,
+            **options,
         )
 
     def cancel(
         self,
         *,
-        mode: str = CancelMode.NOW,
-        reason: str = "",
-        cancel_id: str | None = None,
         turn: int | None = None,
         seen_phase: str | None = None,
-    ) -> Decision:
-        """Stop the running turn, unless `turn` or `seen_phase` is given and no longer current."""
-        views = self._folded.to_end()
-        open_turn = views.turn.number if views.turn.open else None
-        return self._decided(
-            self._sessions.cancel(
-                self._session_id,
-                turn=turn if turn is not None else open_turn,
-                seen_phase=seen_phase if seen_phase is not None else views.state.phase,
-                mode=mode,
-                reason=reason,
-                cancel_id=cancel_id,
-                user=self._user,
-            )
+        **options: Unpack[CancelOptions],
+    ) -> Receipt:
+        """Cancel a turn (by default the open turn), if the session is still in the phase
+        `seen_phase` (by default the present phase).
+        """
+        open_turn = self.views.turn.number if self.views.turn.open else None
+        return self.writer.cancel(
+            self.views.session_id,
+            turn=open_turn if turn is None else turn,
+            seen_phase=self.views.state.phase if seen_phase is None else seen_phase,
+            user=self.user,
+            **options,
         )
 
     def decide(
         self,
         call: str,
-        decision: Decided | str,
+        decision: str,
         *,
         args_sha256: str | None = None,
-        remember: bool = False,
-        like: Mapping[str, str] | None = None,
-    ) -> Decision:
+        **grant: Unpack[Grant],
+    ) -> Receipt:
         """Allow or deny a call. The answer is valid only for the call's present arguments, or for
         arguments with the SHA-256 `args_sha256` if it is given.
-
-        remember: let later calls run without approval if they have the same arguments or match
-        `like`.
         """
-        pending = call_named(self._folded.to_end(), call)
-        return self._decided(
-            self._sessions.decide(
-                self._session_id,
-                pending.key,
-                decision,
-                args_sha256=args_sha256 or pending.args_sha256,
-                remember=remember,
-                like=like,
-                user=self._user,
-            )
+        pending = call_named(self.views, call)
+        if like := grant.get("like"):
+            demand_match(pending, like, self.read)
+        return self.writer.decide(
+            self.views.session_id,
+            pending.key,
+            decision,
+            args_sha256=args_sha256 or pending.args_sha256,
+            user=self.user,
+            **grant,
         )
 
-    def resolve(self, call: str, outcome: Resolution | str, *, report: str = "") -> Decision:
-        """Report what happened to a call in doubt; the call is not run again.
-
-        Raises AlreadyResolved if a person has already reported a different outcome.
-        """
-        self._demand_unresolved(self._folded.to_end(), call, outcome, report)
-        key = call_named(self._folded.views, call).key
-        decision = self._decided(
-            self._sessions.resolve(
-                self._session_id, key, outcome, report=report, user=self._user
-            )
-        )
-        if decision.verdict == "duplicate":  # the fold compares outcomes, not reports
-            self._demand_unresolved(decision.views, call, outcome, report)
-        return decision
-
-    def _demand_unresolved(
-        self, views: SessionViews, call: str, outcome: str, report: str
-    ) -> None:
-        demand_unresolved(views, call, outcome, report, self._read)
-
-    def terminate(self, *, reason: str = "") -> Decision:
-        """End the session permanently."""
-        self._folded.to_end()
-        return self._decided(
-            self._sessions.terminate(self._session_id, reason=reason, user=self._user)
+    def resolve(self, call: str, outcome: str, *, report: str = "") -> Receipt:
+        """Report what happened to a call in doubt, unless a person has reported something else."""
+        demand_unresolved(self.views, call, outcome, report, self.read)
+        return self.writer.resolve(
+            self.views.session_id,
+            call_named(self.views, call).key,
+            outcome,
+            report=report,
+            user=self.user,
         )

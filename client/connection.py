@@ -1,49 +1,41 @@
 """`foldlog.connect()`: a connection to the installation that the command line would use."""
 
 import weakref
-from types import TracebackType
 
-from ..log import open_log
 from ..log.door import Log
 from ..log.errors import Refused, SettingsError
 from ..log.settings import Settings
 from ..processors.fold.projections.partition import INITIAL
 from ..producers.sessions import new_session_id
-from .client import Client
 from .commands import DEFAULT_AGENT
 from .inside import SessionState, Status, state_of
 from .installation import connected, find_settings
+from .log_client import CHANNEL, LogClient
 from .outcomes import CommandRefused
 from .session import Session
-from .show import fold_everything
-
-CHANNEL = "python"
-"""The channel name of messages that are sent from Python."""
 
 
-class Connection:
+class Connection(LogClient):
     """Opens and lists sessions, from any thread. Close the connection, or use `with`."""
 
     def __init__(
-        self, settings: Settings, log: Log, *, user: str | None = None, owns_log: bool = True
+        self,
+        settings: Settings,
+        log: Log | None = None,
+        *,
+        user: str | None = None,
+        channel: str = CHANNEL,
     ) -> None:
-        self.settings, self.log = settings, log
-        self.user = user or settings.user
-        self._owns_log, self._is_closed = owns_log, False
-        self._clients: dict[str, Client] = {}
+        super().__init__(settings, log, user=user, channel=channel)
+        self._is_closed = False
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
-    def _client(self, user: str | None) -> Client:
-        """The client of a user; all clients share the log. Raises Refused after close()."""
+    def _demand_open(self) -> None:
         if self._is_closed:
             raise Refused(
                 "this connection was closed, so nothing was read or written. Sessions continue in "
                 "their workers. Connect again to use them."
             )
-        user = user or self.user
-        if user not in self._clients:
-            self._clients[user] = Client(self.settings, self.log, user=user, channel=CHANNEL)
-        return self._clients[user]
 
     def open(
         self,
@@ -84,7 +76,8 @@ class Connection:
     def _session(self, user: str | None, session_id: str, agent: str | None) -> Session:
         if not isinstance(session_id, str):
             raise Refused(f"the id of a session is a string, not {session_id!r}: nothing was done")
-        session = Session(self._client(user), session_id, agent)
+        self._demand_open()
+        session = Session(self, session_id, agent, user=user)
         self._sessions.add(session)
         return session
 
@@ -99,12 +92,12 @@ class Connection:
         if status not in (None, *Status):
             raise Refused(f"the status of a session is {', '.join(Status)}, not {status!r}")
         wanted = None if status is None else Status(status)
-        client = self._client(None)
-        everything = fold_everything(self.log, client.read_blob)
+        self._demand_open()
+        everything = self.everything()
         newest = sorted(everything.sessions.values(), key=lambda v: -v.state.updated_at)
         states = (
             state_of(views, everything.holders.get(everything.places[views.session_id], INITIAL),
-                     client)
+                     self)
             for views in newest
             if views.turn.known
             and user in (None, views.state.user_id)
@@ -118,22 +111,7 @@ class Connection:
         self._is_closed = True
         for session in tuple(self._sessions):
             session.close()
-        for client in self._clients.values():
-            client.close()
-        self._clients.clear()
-        if self._owns_log:
-            self.log.close()
-
-    def __enter__(self) -> "Connection":
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        super().close()
 
 
 def _why_not_opened(error: CommandRefused, session: Session, agent: str) -> CommandRefused:
@@ -158,12 +136,17 @@ def _why_not_opened(error: CommandRefused, session: Session, agent: str) -> Comm
 
 
 def connect(
-    settings: Settings | None = None, *, user: str | None = None, log: Log | None = None
+    settings: Settings | None = None,
+    *,
+    user: str | None = None,
+    log: Log | None = None,
+    channel: str = CHANNEL,
 ) -> Connection:
     """Connect to the broker that the command line would use.
 
     settings: by default those of the environment and `foldlog.toml`. user: the user who acts, by
-    default the settings' user. log: a log that is already open, such as one in memory. Raises
+    default the settings' user. log: a log that is already open, such as one in memory. channel: the
+    channel of the messages; `push:NAME` delivers their answers (docs/delivery.md). Raises
     SettingsError, LogUnreachable.
     """
     if not isinstance(settings, Settings | None):
@@ -172,7 +155,6 @@ def connect(
             "KAFKA_BOOTSTRAP_SERVERS, or in foldlog.toml"
         )
     settings = settings or find_settings()
-    if log is not None:
-        return Connection(settings, log, user=user, owns_log=False)
-    settings = connected(settings)
-    return Connection(settings, open_log(settings), user=user)
+    if log is None:
+        settings = connected(settings)
+    return Connection(settings, log, user=user, channel=channel)

@@ -10,9 +10,9 @@ from ..processors.advice.prices import load_prices
 from ..processors.fold.projections.partition import PartitionView
 from ..processors.fold.projections.turn_view import Call
 from ..processors.fold.views import SessionViews
-from .client import Client
 from .contents import text_of
 from .events import ApprovalAsked, InDoubt, of_line
+from .log_client import LogClient
 from .show import Request, status_of
 from .spending import session_cost
 from .waiting import asking, doubtful, what_it_waits_for
@@ -64,7 +64,7 @@ class SessionState:
         )
 
 
-def state_of(views: SessionViews, holders: PartitionView, client: Client) -> SessionState:
+def state_of(views: SessionViews, holders: PartitionView, client: LogClient) -> SessionState:
     """The state of a known session."""
     cost = session_cost(views.ledger, load_prices(client.settings.prices))
     return SessionState(
@@ -86,7 +86,7 @@ def state_of(views: SessionViews, holders: PartitionView, client: Client) -> Ses
 TITLE_CHARS_MAX = 60
 
 
-def title_of(views: SessionViews, client: Client) -> str:
+def title_of(views: SessionViews, client: LogClient) -> str:
     """The first words of the first message."""
     for line in views.transcript.lines:
         if line.kind == "message":
@@ -97,7 +97,7 @@ def title_of(views: SessionViews, client: Client) -> str:
 
 
 def _events(
-    views: SessionViews, calls: list[Call], kind: type, client: Client
+    views: SessionViews, calls: list[Call], kind: type, client: LogClient
 ) -> tuple[Any, ...]:
     rows = views.transcript.lines
     lines = {(line.call, line.kind): line for line in rows}

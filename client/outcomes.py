@@ -52,6 +52,10 @@ class Decision(NamedTuple):
     detail: str
     views: SessionViews
 
+    def __repr__(self) -> str:
+        code = self.code and f" ({self.code})"
+        return f"<Decision on offset {self.offset} of {self.session_id}: {self.verdict}{code}>"
+
     @property
     def counted(self) -> bool:
         """Whether the command is in effect, because it or an equal earlier command was accepted."""

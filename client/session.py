@@ -13,17 +13,20 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar, Unpack
 from uuid import uuid4
 
 from ..log.errors import LogUnreachable, Refused
 from ..processors.fold.sessions import FoldedEvent
 from ..processors.fold.views import SessionViews
 from ..producers.checks import Blocks
-from ..schemas.enums import CancelMode, Decision, Resolution, WhenBusy
+from ..producers.options import CancelOptions, Grant, MessageOptions
+from ..producers.sessions import Receipt
+from ..schemas.enums import CancelMode, Decision as Decided, Resolution, WhenBusy
 from .branching import Branching
-from .client import Client
-from .commands import DEFAULT_AGENT
+from .calls import demand_unresolved
+from .closing import Closing
+from .commands import DEFAULT_AGENT, Commands
 from .events import (
     ApprovalAsked,
     InDoubt,
@@ -35,10 +38,12 @@ from .events import (
     public,
 )
 from .inside import ModelRequest, SessionState, state_of
+from .log_client import LogClient
 from .outcomes import (
     ANSWER_S,
     PATIENCE_S,
     Answer,
+    Decision,
     NoAnswerYet,
     Patience,
     UnknownMessage,
@@ -52,6 +57,7 @@ from .transcript_stream import INITIAL, see
 from .waiting import what_it_waits_for
 
 E = TypeVar("E", bound=SessionEvent)
+P = ParamSpec("P")
 POLL_S = 0.05
 """How long one poll waits for records, in seconds. A command in another thread may have to wait for
 the end of such a poll.
@@ -103,18 +109,14 @@ class Feed:
     The feed is closed by `close`, or when no session and no stream uses it any more.
     """
 
-    def __init__(self, client: Client, session_id: str) -> None:
+    def __init__(self, client: LogClient, session_id: str, *, chunks: bool = True) -> None:
         self.session_id, self.client = session_id, client
         self.lock = threading.RLock()
         self.streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._viewer = INITIAL
         take = weakref.WeakMethod(self._take)  # so that the fold does not keep this feed
-        self.fold = SessionFold(
-            client.log,
-            session_id,
-            chunks=True,
-            read=client.read_blob,
-            listen=lambda seen: _call(take, seen),
+        self.fold = client.fold(
+            session_id, chunks=chunks, listen=lambda seen: _call(take, seen)
         )
         self._close_fold = weakref.finalize(self, self.fold.close)
         self._unreachable = ""
@@ -187,7 +189,7 @@ class Feed:
             self._close_fold()
 
 
-class Stream:
+class Stream(Closing):
     """Live events of a session, as an iterator without end. Close the stream, or use `with`."""
 
     def __init__(self, feed: Feed, *, owns_feed: bool = False) -> None:
@@ -324,12 +326,6 @@ class Stream:
         if self._owns_feed:
             self._feed.close()
 
-    def __enter__(self) -> "Stream":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class Reply(Stream):
     """The reply to one message: iterate over its events until the turn has ended, or wait for
@@ -429,17 +425,27 @@ class Reply(Stream):
         return f": its turn ended with {self._answer.reason}{note}"
 
 
-class Session:
+class Session(Closing):
     """One session, for use from any thread. `id`: the session's name, with which
     `connection.open(id)` continues the session; `agent`: the agent that answers; `user`: the user
     who acts. Every error is a FoldlogError whose text says what happened and what to do.
+
+    A command waits until it is in the log, and returns the fold's ruling on it, which has the
+    verdict `duplicate` if the command was in effect before. Raises CommandRefused.
     """
 
-    def __init__(self, client: Client, session_id: str, agent: str | None = None) -> None:
-        self.id, self.user = session_id, client.user
-        self._client, self._agent = client, agent
-        self._feed = Feed(client, session_id)
-        self._commands = client.commands_on(self._feed.fold)
+    def __init__(
+        self,
+        client: LogClient,
+        session_id: str,
+        agent: str | None = None,
+        *,
+        user: str | None = None,
+        chunks: bool = True,
+    ) -> None:
+        self.id, self.user = session_id, user or client.user
+        self.client, self._agent = client, agent
+        self._feed = Feed(client, session_id, chunks=chunks)
 
     @property
     def agent(self) -> str:
@@ -447,15 +453,42 @@ class Session:
         turn = self._feed.fold.views.turn
         return turn.agent if turn.known else self._agent or DEFAULT_AGENT
 
+    @property
+    def fold(self) -> SessionFold:
+        """The fold of this session, which its commands move forward."""
+        return self._feed.fold
+
     def __repr__(self) -> str:
         return f"<Session {self.id} of {self.user}, agent {self.agent}>"
 
+    def _rule(
+        self,
+        write: Callable[Concatenate[Commands, P], Receipt],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Decision:
+        """Fold to the end, write a command, fold it, and return the ruling."""
+        with self._feed.held():
+            client, views = self.client, self._feed.catch_up()
+            on = Commands(client.writer, views, self.user, client.read_blob)
+            return demand(decision_on(self.fold, write(on, *args, **kwargs)))
+
     # -- talking -----------------------------------------------------------------------------------
 
-    def open(self, agent: str | None = None) -> None:
-        """Open the session; repeating it is harmless. Raises CommandRefused."""
-        with self._feed.held():
-            self._commands.open(agent=agent or self.agent)
+    def open(self, agent: str | None = None) -> Decision:
+        """Open the session; repeating it with the same agent is harmless."""
+        return self._rule(Commands.open, agent or self.agent)
+
+    def _open_if_new(self) -> None:
+        if not self.fold.views.turn.known:
+            self.open()
+
+    def say(self, content: str | Blocks, **options: Unpack[MessageOptions]) -> Decision:
+        """Send a message without following its reply; open the session if it is new. The options
+        are those of `send`.
+        """
+        channel, before = self.client.channel, self._open_if_new
+        return self._rule(Commands.say, content, channel=channel, before=before, **options)
 
     def send(
         self,
@@ -480,14 +513,7 @@ class Session:
                 return self._reply_again(views, message_id)
             reply = Reply(feed, message_id)
             try:
-                receipt = self._commands.say(
-                    content,
-                    message_id=message_id,
-                    when_busy=when_busy,
-                    agent=self._agent,
-                    attach=attach,
-                )
-                demand(decision_on(feed.fold, receipt))
+                self.say(content, attach=attach, message_id=message_id, when_busy=when_busy)
             except BaseException:
                 reply.close()
                 raise
@@ -499,7 +525,7 @@ class Session:
         received = views.messages.received.last(message_id)
         if received is None:
             raise UnknownMessage(f"session {self.id} has no message {message_id}")
-        feed = Feed(self._client, self.id)
+        feed = Feed(self.client, self.id)
         feed.catch_up(received.offset)
         return Reply(feed, message_id, owns_feed=True)
 
@@ -519,7 +545,7 @@ class Session:
                 self._feed.catch_up()
                 return Stream(self._feed)
         offset, skip = _parsed(self.id, cursor)
-        feed = Feed(self._client, self.id)
+        feed = Feed(self.client, self.id)
         if offset > feed.fold.end():
             feed.close()
             raise BadCursor(f"cursor {cursor} is beyond the end of session {self.id}'s partition.")
@@ -536,37 +562,36 @@ class Session:
         *,
         remember: bool = False,
         like: Mapping[str, str] | None = None,
-    ) -> None:
+    ) -> Decision:
         """Allow a call with the arguments that the event shows. remember: also allow later calls
         with the same arguments, or with arguments that match the globs of `like`.
         """
-        self._decide(call, Decision.ALLOW, remember=remember, like=like)
+        return self.decide(call, Decided.ALLOW, remember=remember, like=like)
 
-    def deny(self, call: ApprovalAsked | str) -> None:
+    def deny(self, call: ApprovalAsked | str) -> Decision:
         """Refuse a call; the model is told so and continues."""
-        self._decide(call, Decision.DENY)
+        return self.decide(call, Decided.DENY)
 
-    def _decide(
+    def decide(
         self,
         call: ApprovalAsked | str,
-        decision: Decision,
+        decision: Decided | str,
         *,
+        args_sha256: str | None = None,
         remember: bool = False,
         like: Mapping[str, str] | None = None,
-    ) -> None:
-        asked = call if isinstance(call, ApprovalAsked) else None
-        with self._feed.held():
-            self._commands.decide(
-                asked.call if asked else str(call),
-                decision,
-                args_sha256=asked.arguments_sha256 if asked else None,
-                remember=remember,
-                like=like,
-            )
+    ) -> Decision:
+        """Allow or deny a call with the arguments that the event shows, or with arguments of this
+        SHA-256, by default with its present arguments. See `approve`.
+        """
+        if isinstance(call, ApprovalAsked):
+            args_sha256, call = call.arguments_sha256, call.call
+        grant: Grant = {"remember": remember, "like": like}
+        return self._rule(Commands.decide, str(call), decision, args_sha256=args_sha256, **grant)
 
     def resolve(
         self, call: InDoubt | str, *, happened: str | None = None, did_not_happen: bool = False
-    ) -> None:
+    ) -> Decision:
         """Report what you found out about a call in doubt: `happened="the receipt is #17"`, or
         `did_not_happen=True`. The call is not run again; the model gets the report.
         """
@@ -575,29 +600,40 @@ class Session:
         if happened is not None and not happened.strip():
             raise Refused("happened= is empty. Write what you know: the model reads it.")
         outcome = Resolution.DID_NOT_HAPPEN if happened is None else Resolution.HAPPENED
-        name = call.call if isinstance(call, InDoubt) else call
-        with self._feed.held():
-            self._commands.resolve(name, outcome, report=happened or "")
+        name, report = call.call if isinstance(call, InDoubt) else call, happened or ""
+        decision = self._rule(Commands.resolve, name, outcome, report=report)
+        if decision.verdict == "duplicate":  # the fold compares outcomes, not reports
+            demand_unresolved(decision.views, name, outcome, report, self.client.read_blob)
+        return decision
 
-    def cancel(self, *, mode: CancelMode | str = CancelMode.NOW, reason: str = "") -> None:
-        """Cancel the running turn, now or after its step."""
-        with self._feed.held():
-            self._commands.cancel(mode=mode, reason=reason)
+    def cancel(
+        self,
+        *,
+        mode: CancelMode | str = CancelMode.NOW,
+        reason: str = "",
+        turn: int | None = None,
+        seen_phase: str | None = None,
+        cancel_id: str | None = None,
+    ) -> Decision:
+        """Cancel the running turn, now or after its step. If `turn` or `seen_phase` is given and no
+        longer current, the cancel is refused. cancel_id: sent twice, the cancel counts once.
+        """
+        options: CancelOptions = {"mode": mode, "reason": reason, "cancel_id": cancel_id}
+        return self._rule(Commands.cancel, turn=turn, seen_phase=seen_phase, **options)
 
-    def trigger(self, trigger: str) -> None:
-        """Request a phase transition."""
-        with self._feed.held():
-            self._commands.trigger(trigger)
+    def trigger(self, trigger: str, *, command_id: str | None = None) -> Decision:
+        """Request a phase transition. command_id: sent twice, the command counts once."""
+        return self._rule(Commands.trigger, trigger, command_id=command_id)
 
-    def lock(self, project_id: str) -> None:
-        """Lock the session to a project, which can be done once."""
-        with self._feed.held():
-            self._commands.lock(project_id)
+    def lock(self, project_id: str, *, command_id: str | None = None) -> Decision:
+        """Lock the session to a project, which can be done once. command_id: sent twice, the
+        command counts once.
+        """
+        return self._rule(Commands.lock, project_id, command_id=command_id)
 
-    def terminate(self, *, reason: str = "") -> None:
+    def terminate(self, *, reason: str = "") -> Decision:
         """End the session permanently."""
-        with self._feed.held():
-            self._commands.terminate(reason=reason)
+        return self._rule(Commands.terminate, reason=reason)
 
     def fork(
         self, at: SessionEvent | int | None = None, *, session_id: str | None = None
@@ -610,32 +646,32 @@ class Session:
         if not isinstance(offset, int | None):
             raise Refused(f"fork at an event or at its `offset`, which is a number, not at {at!r}")
         forked = self._branching().fork(self.id, offset, session_id)
-        return Session(self._client, forked.session_id)
+        return Session(self.client, forked.session_id, user=self.user)
 
     def regenerate(self, turn: int | None = None) -> tuple["Session", Reply]:
         """Get another answer to a turn (by default the last). Forks the session before the turn,
         sends the turn's messages to the fork, and returns the fork and the reply.
         """
         forked = self._branching().regenerate(self.id, turn, None)
-        session = Session(self._client, forked.session_id)
+        session = Session(self.client, forked.session_id, user=self.user)
         return session, session.reply(forked.message_id)
 
     def _branching(self) -> Branching:
         self._feed.demand_open()
-        return self._client.branching()
+        return self.client.branching(self.user)
 
     # -- looking inside ----------------------------------------------------------------------------
 
     def history(self) -> list[SessionEvent]:
         """The events so far, without tokens: messages, answers, calls, approvals, ends of turns."""
         views = self._known()
-        read = self._client.read_blob
+        read = self.client.read_blob
         lines = views.transcript.lines
         return [of_line(self.id, x, x.offset, f"{x.offset + 1}.0", read, lines) for x in lines]
 
     def state(self) -> SessionState:
         """The present state of the session, and what it waits for."""
-        return state_of(self._known(), self._feed.fold.holders, self._client)
+        return state_of(self._known(), self._feed.fold.holders, self.client)
 
     def request(self, step: str) -> ModelRequest:
         """The request of a step (`"TURN.STEP"`), rebuilt from the log byte for byte. Raises
@@ -644,8 +680,8 @@ class Session:
         turn, _, number = str(step).partition(".")
         if not (isinstance(step, str) and turn.isdecimal() and number.isdecimal()):
             raise Refused(f'a step is "TURN.STEP", such as "1.2", not {step!r}')
-        with self._feed.held(), self._client.fold(self.id, chunks=True) as folded:
-            found = request_of(folded, int(turn), int(number), self._client.read_blob)
+        with self._feed.held(), self.client.fold(self.id, chunks=True) as folded:
+            found = request_of(folded, int(turn), int(number), self.client.read_blob)
         return ModelRequest.of(step, found)
 
     def views(self, at: int | None = None) -> SessionViews:
@@ -655,7 +691,7 @@ class Session:
         """
         if at is None:
             return self._known()
-        with self._feed.held(), self._client.fold(self.id) as folded:
+        with self._feed.held(), self.client.fold(self.id) as folded:
             if at >= (end := folded.end()):
                 raise Refused(
                     f"offset {at} is beyond the end of the log: the newest offset of session "
@@ -674,12 +710,6 @@ class Session:
         the program has no reference to this object or to any of its streams.
         """
         self._feed.close()
-
-    def __enter__(self) -> "Session":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _call(method: "weakref.WeakMethod[Any]", *args: object) -> None:

@@ -121,6 +121,7 @@ OF_THE_PACKAGE = {
     "AgentRun": ("continue_for", "aclose", "close", "demand_complete"),
     "ModelRequest": ("of",),
     "Reply": ("offer", "pump", "poll_answer", "no_answer_yet"),
+    "Session": ("fold",),
     "Stream": ("offer", "pump", "take", "is_idle"),
 }
 
@@ -160,13 +161,14 @@ def _tree(found: object) -> ast.stmt:
 def _class(name: str, found: type) -> str:
     tree = _tree(found)
     bases = [ast.unparse(base) for base in tree.bases]
-    methods = [x for x in tree.body if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef)]
+    methods = list(_methods(found, tree))
     init = next((each for each in methods if each.name == "__init__"), None)
     fields = list(_documented_fields(tree)) if init is None else []
     if issubclass(found, Enum):
         call = f"class {name}({', '.join(bases)})  # {', '.join(map(repr, map(str, found)))}"
     elif name in NOT_CONSTRUCTED:
-        call = f"class {name}" + (f"({', '.join(bases)})" if bases else "")
+        public = [base for base in bases if base in foldlog.__all__]
+        call = f"class {name}" + (f"({', '.join(public)})" if public else "")
     elif init is not None:
         call = _call(name, init)
     elif fields:
@@ -192,6 +194,31 @@ def _class(name: str, found: type) -> str:
         )
         parts.append(_entry(f"### {name}.{method.name}", shown, ast.get_docstring(method)))
     return "\n".join(parts)
+
+
+def _methods(found: type, tree: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The methods that a class declares. One that passes its arguments to a method of another
+    class has the parameters of that method, and without a body of its own also its docstring.
+    """
+    for node in tree.body:
+        is_method = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        name = node.name if is_method else _assigned(node)
+        target = getattr(vars(found).get(name), "__wrapped__", None)
+        if target is None and is_method:
+            yield node
+        elif target is not None:
+            shown = _tree(target)
+            shown.name = name
+            if is_method:
+                shown.body, shown.returns, shown.decorator_list = node.body, node.returns, []
+            yield shown
+
+
+def _assigned(node: ast.stmt) -> str:
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return name
+    return ""
 
 
 def _field(field: ast.AnnAssign) -> str:

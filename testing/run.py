@@ -6,15 +6,17 @@ two awaits: a run continues only while a test awaits its reply.
 
 import asyncio
 import difflib
-from collections.abc import AsyncIterator, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from decimal import Decimal
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from ..client.aio import same_parameters
 from ..client.connection import Connection
-from ..client.events import ApprovalAsked, InDoubt, SessionEvent, ToolFinished, demand_event_class
+from ..client.events import SessionEvent, ToolFinished, demand_event_class
 from ..client.inside import ModelRequest, SessionState
 from ..client.outcomes import Answer
 from ..client.session import Reply, ReplyEnded, Session, answer_later
@@ -24,17 +26,18 @@ from ..log.door import Log
 from ..log.errors import Refused
 from ..log.settings import Settings
 from ..processors.agent import Agent
-from ..producers.checks import Blocks
 from ..reports.exports.blocks import Contents
 from ..reports.exports.bundle import export_bundle
 from ..schemas import events as ev
 from ..schemas.codec import entry_of
-from ..schemas.enums import Outcome, WhenBusy
+from ..schemas.enums import Outcome
 from ..schemas.ids import call_key
 from .engine import STEPS_MAX, Engine
 from .script import Answers, Scripted
 
 E = TypeVar("E", bound=SessionEvent)
+P = ParamSpec("P")
+T = TypeVar("T")
 IDLE_S = 0.01
 """How long a worker of `AgentRun.working` waits for records of other connections."""
 
@@ -47,6 +50,18 @@ class RunWaits(Refused):
 
 class RunNeverEnds(Refused):
     """The run still has work after the worker has done many pieces of work."""
+
+
+def _of_session(
+    method: Callable[Concatenate[Session, P], T],
+) -> Callable[Concatenate["AgentRun", P], Coroutine[Any, Any, T]]:
+    """The method of the run's session, to be awaited."""
+
+    @wraps(method)
+    async def call(run: "AgentRun", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(run.session, *args, **kwargs)
+
+    return call
 
 
 class AgentRun:
@@ -79,7 +94,7 @@ class AgentRun:
             user=user,
             partitions=1,
         )
-        self._connection = Connection(settings, self._engine.log, owns_log=False)
+        self._connection = Connection(settings, self._engine.log)
         self.session: Session = self._connection.open(session_id, agent=loaded[0].name)
         self._last: RunReply | None = None
         self._stepping = asyncio.Lock()
@@ -132,43 +147,18 @@ class AgentRun:
 
     # -- a person ----------------------------------------------------------------------------------
 
-    def send(
-        self,
-        content: str | Blocks,
-        *,
-        attach: Iterable[Path | str] = (),
-        when_busy: WhenBusy | str = WhenBusy.QUEUE,
-    ) -> "RunReply":
+    @same_parameters(Session.send)
+    def send(self, *args: Any, **options: Any) -> "RunReply":
         """Send a message, and return its reply. Await the reply to get the answer, iterate over its
-        events, or call its method `until`."""
-        reply = self.session.send(content, attach=tuple(attach), when_busy=when_busy)
-        self._last = RunReply(self, reply)
+        events, or call its method `until`. The parameters are those of `Session.send`."""
+        self._last = RunReply(self, self.session.send(*args, **options))
         self._is_unread = True
         return self._last
 
-    async def approve(
-        self,
-        call: ApprovalAsked | str,
-        *,
-        remember: bool = False,
-        like: Mapping[str, str] | None = None,
-    ) -> None:
-        """Allow a call."""
-        self.session.approve(call, remember=remember, like=like)
-
-    async def deny(self, call: ApprovalAsked | str) -> None:
-        """Refuse a call."""
-        self.session.deny(call)
-
-    async def resolve(
-        self, call: InDoubt | str, *, happened: str | None = None, did_not_happen: bool = False
-    ) -> None:
-        """Report what happened to a call in doubt."""
-        self.session.resolve(call, happened=happened, did_not_happen=did_not_happen)
-
-    async def cancel(self) -> None:
-        """Cancel the running turn."""
-        self.session.cancel()
+    approve = _of_session(Session.approve)
+    deny = _of_session(Session.deny)
+    resolve = _of_session(Session.resolve)
+    cancel = _of_session(Session.cancel)
 
     async def result(self) -> Answer:
         """The answer to the message that was sent last, once its turn has ended: `text`, `reason`,

@@ -8,22 +8,22 @@ Ctrl-C cancels the turn, not the program; at an idle prompt a second Ctrl-C ends
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 import click
 
-from ...client.client import DEFAULT_AGENT
+from ...client.commands import DEFAULT_AGENT, Commands
+from ...client.gen_sent import note_sent
 from ...client.outcomes import Patience, decision_of
-from ...client.sent import note_sent
 from ...client.session_fold import SessionFold
 from ...client.transcript_stream import INITIAL, see, snapshot
-from ...client.unanswered import demand_agent
 from ...client.waiting import asking, doubtful
 from ...log.errors import FoldlogError, LogFatal, Refused
 from ...processors.effects.failed_turns import way_out
 from ...processors.fold.projections.turn_view import Call
 from ...processors.fold.sessions import FoldedEvent
 from ...processors.fold.views import SessionViews
+from ...producers.options import SAME_ARGUMENTS, Grant
 from ...producers.sessions import Receipt, new_session_id
 from ...schemas.enums import Decision as Decided, Resolution
 from ...schemas.ids import is_id, why_not_an_id
@@ -38,9 +38,10 @@ from .inspect import transcript_rows
 from .session_list import STATUSES, Wanted, listed, print_list
 
 if TYPE_CHECKING:
-    from ...client.client import Client
+    from ...client.log_client import LogClient
     from ...processors.advice.prices import PriceTable
 
+P = ParamSpec("P")
 POLL_S = 0.1
 """How long one poll of the log waits, in seconds. Ctrl-C and typed answers may wait as long."""
 
@@ -70,7 +71,7 @@ class Chat:
 
     def __init__(
         self,
-        client: "Client",
+        client: "LogClient",
         folded: SessionFold,
         agent: str | None,
         interrupts: Interrupts,
@@ -93,6 +94,11 @@ class Chat:
     def views(self) -> SessionViews:
         """The views after the last event shown."""
         return self.folded.views
+
+    @property
+    def _commands(self) -> Commands:
+        """The person's commands, as of the last event shown."""
+        return Commands(self.client.writer, self.views, self.client.user, self.client.read_blob)
 
     def run(self) -> int:
         """Run the conversation until the input ends."""
@@ -198,17 +204,22 @@ class Chat:
                 self.screen.remark(summary)
             self._name_way_out(step.views, before.number)
             sys.stdout.flush()
-            producer = self.client.sessions.producer
+            producer = self.client.writer.producer
             note_sent(producer, step.views, before.number, self.client.channel)
 
-    def _command(self, produce: Callable[[], Receipt]) -> bool:
+    def _command(
+        self,
+        write: Callable[Concatenate[Commands, P], Receipt],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> bool:
         """Produce an event, show everything up to it, and print the reason if the event was
         refused.
 
         An unreachable broker does not end the conversation.
         """
         try:
-            receipt = produce()
+            receipt = write(self._commands, *args, **kwargs)
             for step in self.folded.upto(receipt.offset + 1):
                 self._take(step)
         except LogFatal:
@@ -226,21 +237,14 @@ class Chat:
     # -- a turn ------------------------------------------------------------------------------------
 
     def _send(self, text: str) -> None:
-        writer, session_id, user = self.client.sessions, self.session_id, self.client.user
-        agent = self.agent or DEFAULT_AGENT
-
-        def message() -> Receipt:
-            demand_agent(self.views)
+        def message(on: Commands) -> Receipt:
             files, self._attach = self._attach, []
-            channel = self.client.channel
-            receipt = writer.say(session_id, text, channel=channel, user=user, attach=files)
+            receipt = on.say(text, channel=self.client.channel, attach=files)
             self.screen.mine.add(receipt.id)
             return receipt
 
-        known = self.views.turn.known or self._command(
-            lambda: writer.open(session_id, agent=agent, user=user)
-        )
-        if known:
+        agent = self.agent or DEFAULT_AGENT
+        if self.views.turn.known or self._command(Commands.open, agent):
             self._command(message)
 
     def _follow(self) -> None:
@@ -271,17 +275,8 @@ class Chat:
                 self._patience.look(self.views, self.folded.holders)
 
     def _cancel(self) -> None:
-        turn, phase = self.views.turn.number, self.views.state.phase
-        self.screen.remark(f"cancelling turn {turn}")
-        self._command(
-            lambda: self.client.sessions.cancel(
-                self.session_id,
-                turn=turn,
-                seen_phase=phase,
-                reason="Ctrl-C in the chat",
-                user=self.client.user,
-            )
-        )
+        self.screen.remark(f"cancelling turn {self.views.turn.number}")
+        self._command(Commands.cancel, reason="Ctrl-C in the chat")
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -331,16 +326,8 @@ class Chat:
                 break
             self._no_answer(answer)
         decided = Decided.DENY if word.startswith("n") else Decided.ALLOW
-        self._command(
-            lambda: self.client.sessions.decide(
-                self.session_id,
-                call.key,
-                decided,
-                args_sha256=call.args_sha256,
-                remember=word.startswith("a"),
-                user=self.client.user,
-            )
-        )
+        grant: Grant = SAME_ARGUMENTS if word.startswith("a") else {}
+        self._command(Commands.decide, call.key, decided, args_sha256=call.args_sha256, **grant)
         return True
 
     def _doubt(self, call: Call) -> bool:
@@ -364,11 +351,7 @@ class Chat:
                 return self._unanswered(call, call.status)
             report = answer or ""
         outcome = Resolution.HAPPENED if word == "h" else Resolution.DID_NOT_HAPPEN
-        self._command(
-            lambda: self.client.sessions.resolve(
-                self.session_id, call.key, outcome, report=report, user=self.client.user
-            )
-        )
+        self._command(Commands.resolve, call.key, outcome, report=report)
         return True
 
     def _no_answer(self, text: str) -> None:
@@ -400,7 +383,7 @@ class Chat:
         self._late = call, ANSWERS["asks" if status == "asks" else "doubt"]
 
 
-def choose(edge: Edge, client: "Client", agent: str | None, lines: Lines) -> str | None:
+def choose(edge: Edge, client: "LogClient", agent: str | None, lines: Lines) -> str | None:
     """The id of the recent session that the person chooses; None if they choose none.
 
     Raises Refused if there is no session.

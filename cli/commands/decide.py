@@ -4,31 +4,34 @@ are printed.
 CALL is TURN.STEP.INDEX, or the provider's call_id if it is unique in the session.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
-from ...client.calls import call_named, demand_match
+from ...client.calls import call_named
 from ...client.contents import shown, whole
-from ...client.outcomes import Decision, decision_on, demand
+from ...client.outcomes import Decision
 from ...client.visible import exact_json
 from ...processors.fold.grants import grant_text
-from ...schemas.enums import Decision as Decided, Resolution
+from ...producers.options import REMEMBER, Grant
+from ...schemas.enums import Decision as Decided
 from ...schemas.grant import pattern_text
-from ..edge import Edge, example, json_option, pass_edge, user_option
+from ..edge import (
+    Edge,
+    command_option,
+    example,
+    json_option,
+    on_session,
+    pass_edge,
+    user_option,
+)
 from ..terminal.printing import line
 from .session import report
 
 if TYPE_CHECKING:
-    from ...client.client import Client
+    from ...client.session import Session
     from ...processors.fold.projections.turn_view import Call
     from ...schemas.events.parts import ReadBlob
-
-
-def arguments(call: "Call", client: "Client") -> Any:
-    """The call's complete arguments, as the model sent them."""
-    return shown(whole(call.args, client.read_blob))
 
 
 def exactly(call: "Call", read: "ReadBlob") -> str:
@@ -37,33 +40,14 @@ def exactly(call: "Call", read: "ReadBlob") -> str:
 
 
 def decide_on(
-    client: "Client",
-    session: str,
-    call_name: str,
-    decided: Decided,
-    *,
-    remember: bool,
-    like: Mapping[str, str] | None = None,
-    as_json: bool,
+    session: "Session", call_name: str, decided: Decided, as_json: bool, **grant: Unpack[Grant]
 ) -> tuple[Decision, "Call", Any]:
     """Print a call's arguments, then approve or deny the call with exactly these arguments."""
-    with client.fold(session) as folded:
-        call = call_named(folded.to_end(), call_name)
-        args = arguments(call, client)
-        if not as_json:
-            line(f"{call.name} ({call.key}) with {exactly(call, client.read_blob)}")
-        if like:
-            demand_match(call, like, client.read_blob)
-        receipt = client.sessions.decide(
-            session,
-            call.key,
-            decided,
-            args_sha256=call.args_sha256,
-            remember=remember,
-            like=like,
-            user=client.user,
-        )
-        return demand(decision_on(folded, receipt)), call, args
+    call, read = call_named(session.fold.to_end(), call_name), session.client.read_blob
+    if not as_json:
+        line(f"{call.name} ({call.key}) with {exactly(call, read)}")
+    decision = session.decide(call.key, decided, args_sha256=call.args_sha256, **grant)
+    return decision, call, shown(whole(call.args, read))
 
 
 def _globs(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict:
@@ -81,8 +65,7 @@ def _globs(_context: click.Context, _option: click.Parameter, given: tuple[str, 
 ))
 @click.argument("session")
 @click.argument("call")
-@click.option("--remember", is_flag=True,
-              help="Allow later calls with exactly these arguments, for the rest of the session.")
+@command_option(REMEMBER)
 @click.option("--remember-like", "like", multiple=True, metavar="ARGUMENT=GLOB", callback=_globs,
               help="Allow later calls whose arguments match; give it once per argument. * matches "
               "any text without characters that are special to a shell, and without `..` in a "
@@ -91,13 +74,7 @@ def _globs(_context: click.Context, _option: click.Parameter, given: tuple[str, 
 @json_option
 @pass_edge
 def approve_command(
-    edge: Edge,
-    session: str,
-    call: str,
-    remember: bool,
-    like: dict[str, str],
-    user: str | None,
-    as_json: bool,
+    edge: Edge, session: str, call: str, user: str | None, as_json: bool, **grant: Unpack[Grant]
 ) -> None:
     """Approve a tool call.
 
@@ -105,19 +82,14 @@ def approve_command(
     approval covers this call with the arguments that are printed, once. --remember and
     --remember-like extend it to later calls; the output states which.
     """
-    if remember and like:
+    if all(grant.values()):
         raise click.UsageError("give --remember or --remember-like, not both.")
     decision, found, args = decide_on(
-        edge.client(user),
-        session,
-        call,
-        Decided.ALLOW,
-        remember=remember,
-        like=like,
-        as_json=as_json,
+        edge.session(session, user), call, Decided.ALLOW, as_json, **grant
     )
     text = f"{found.name} is allowed"
-    if remember or like:
+    if any(grant.values()):
+        like = grant.get("like")
         what = pattern_text(like) if like else found.args_sha256
         text += f", and so are {grant_text(f'{found.name} {what}')}, for the rest of the session"
     report(decision, text, as_json, call=found.key, name=found.name, args=args)
@@ -126,18 +98,14 @@ def approve_command(
 @click.command("deny", epilog=example("foldlog deny s1 1.2.0"))
 @click.argument("session")
 @click.argument("call")
-@user_option
-@json_option
-@pass_edge
-def deny_command(edge: Edge, session: str, call: str, user: str | None, as_json: bool) -> None:
+@on_session
+def deny_command(session: "Session", call: str, as_json: bool) -> None:
     """Deny a tool call.
 
     CALL is TURN.STEP.INDEX as `foldlog show SESSION` prints it, or the provider's call_id. The
     model gets the denial as the call's result, and the turn continues.
     """
-    decision, found, args = decide_on(
-        edge.client(user), session, call, Decided.DENY, remember=False, as_json=as_json
-    )
+    decision, found, args = decide_on(session, call, Decided.DENY, as_json)
     report(decision, f"{found.name} is denied", as_json, call=found.key, name=found.name, args=args)
 
 
@@ -172,7 +140,8 @@ def resolve_command(
     if happened is not None and not happened.strip():
         raise click.UsageError("the text of --happened is empty. Nothing was written. State what "
                                "happened: the model gets this text as the result.")
-    outcome = Resolution.HAPPENED if happened is not None else Resolution.DID_NOT_HAPPEN
-    decision = edge.client(user).resolve(session, call, outcome, report=happened or "")
+    decision = edge.session(session, user).resolve(
+        call, happened=happened, did_not_happen=did_not_happen
+    )
     outcome_text = "happened" if happened is not None else "did not happen"
     report(decision, f"call {call} {outcome_text}", as_json)

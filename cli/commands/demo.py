@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ...client.client import Client
+from ...client.log_client import LogClient
+from ...client.session import Session
 from ...client.transcript_stream import INITIAL, Dropped, Settled, Token, Viewer, see
 from ...local.kafka import Broker
 from ...local.messages_api import spawn
@@ -87,7 +88,7 @@ def _run_scenes(
     env: dict[str, str], home: Path, directory: Path, journal: Path | None, print_line
 ) -> int:
     settings = Settings.load(env, None, {})
-    with Client(settings, channel="demo") as client, open(home / "worker.log", "wb") as errors:
+    with LogClient(settings, channel="demo") as client, open(home / "worker.log", "wb") as errors:
         client.log.apply_topics(topics(settings.partitions, settings.replication))
         worker = environment.start_process(
             [sys.executable, "-m", "foldlog.cli", "worker", "--supervise"],
@@ -112,8 +113,8 @@ def _run_scenes(
 class Narrator:
     """Follows the session and prints its events."""
 
-    def __init__(self, client: Client, settings: Settings, print_line) -> None:
-        self.client = client
+    def __init__(self, client: LogClient, settings: Settings, print_line) -> None:
+        self.client, self.session = client, Session(client, SESSION, chunks=False)
         self.settings = settings
         self.print_line = print_line
         self.viewer: Viewer = INITIAL
@@ -209,8 +210,7 @@ def _line(step: FoldedEvent) -> str:
 def _kill_inside_a_tool(narrator: Narrator, ledger: Path) -> None:
     narrator.print_line("\n2. A question. The agent may run one command, and only once")
     command = f"echo visited >> {shlex.quote(str(ledger))} && sleep {HELD_S}"
-    narrator.client.say(
-        SESSION,
+    narrator.session.say(
         "Look around this project: list the directory, read what describes it, search for TODO. "
         f"Then run `{command}` exactly once, and tell me in some detail what this project is.",
     )
@@ -219,7 +219,7 @@ def _kill_inside_a_tool(narrator: Narrator, ledger: Path) -> None:
     row = find_call(narrator.folded.views.turn, invoked.turn, invoked.step, invoked.index)
     assert row is not None
     narrator.print_line(f"         it asks to run: {(row.args.inline or b'').decode()}")
-    narrator.client.decide(SESSION, call, "allow")
+    narrator.session.approve(call)
     started = narrator.until(_is(ev.ToolStarted, index=invoked.index, step=invoked.step))
     _await(lambda: ledger.exists() and ledger.read_text() == "visited\n", "the side effect")
     narrator.print_line(f"         the side effect has happened: {ledger.name} has 1 line")
@@ -232,7 +232,7 @@ def _kill_inside_a_tool(narrator: Narrator, ledger: Path) -> None:
     narrator.print_line(f"         it did not run the command again; call {doubt} is in doubt")
     lines = ledger.read_text().count("\n")
     narrator.print_line(f"         a person checks: the ledger has {lines} line, so it happened")
-    narrator.client.resolve(SESSION, call, "happened", report=f"the ledger has {lines} line")
+    narrator.session.resolve(call, happened=f"the ledger has {lines} line")
 
 
 def _kill_inside_an_answer(narrator: Narrator) -> None:
@@ -288,7 +288,7 @@ def _sum_up(narrator: Narrator, ledger: Path, journal: Path | None) -> None:
         narrator.print_line(f"   the model server's own journal counts {calls} requests")
 
 
-def _compare(client: Client, settings: Settings, print_line) -> int:
+def _compare(client: LogClient, settings: Settings, print_line) -> int:
     print_line("\n5. Every view, refolded from offset 0, against the stores the workers left")
     differences: list[Any] = []
     for found in verify(client.log, settings):

@@ -33,7 +33,7 @@ def fork_command(
     with the parent. The two sessions continue independently. `foldlog tail SESSION` shows the
     offsets.
     """
-    _report(edge.client(user).fork(session, at, name=name), as_json)
+    _report(edge.client(user).branching().fork(session, at, name), as_json)
 
 
 @click.command("regenerate", epilog=example("foldlog regenerate s1", "foldlog regenerate s1 2"))
@@ -51,7 +51,7 @@ def regenerate_command(
     Forks the session before TURN (default: the last turn) and sends the messages of that turn to
     the fork again. The first answer stays in the original session.
     """
-    _report(edge.client(user).regenerate(session, turn, name=name), as_json)
+    _report(edge.client(user).branching().regenerate(session, turn, name), as_json)
 
 
 @click.command("skip", epilog=example("foldlog skip s1", "foldlog skip s1 --offset 120"))
@@ -72,7 +72,7 @@ def skip_command(
     that were written to the session after the record then take effect. This cannot be undone:
     prefer an upgrade if a newer version understands the record.
     """
-    skipped = edge.client(user).skip(session, offset, reason=reason)
+    skipped = edge.client(user).branching().skip(session, offset, reason)
     frozen, decision = skipped.decision.views.frozen, skipped.decision
     if as_json:
         emit({

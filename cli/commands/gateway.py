@@ -224,7 +224,7 @@ def serve(
     Raises SettingsError if the address is taken, or if other machines could reach it without a
     secret.
     """
-    from ...client.client import Client
+    from ...client.log_client import LogClient
     from ...processors.worker.page_access import is_loopback
     from ...web.gateway.access import Access
     from ...web.gateway.app import Gateway, make_app
@@ -240,7 +240,7 @@ def serve(
     with (
         _locked(directory),  # first: a second start is reported as such, not as a port conflict
         _listening(host, port) as listening,
-        Client(settings, channel="gateway") as client,
+        LogClient(settings, channel="gateway") as client,
     ):
         access = Access(settings.user, secret, origins)
         gateway = Gateway(client, access, directory, note)

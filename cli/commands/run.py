@@ -266,7 +266,7 @@ def dev_command(
 
 
 def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[str, ...]) -> int:
-    from ...client.client import DEFAULT_AGENT
+    from ...client.commands import DEFAULT_AGENT
     from ...processors.store.state_dir import StateDirTaken
     from .reload import Reloader, load
 

@@ -4,26 +4,32 @@ Each waits until its event is folded.
 """
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
+from uuid import uuid4
 
 import click
 
-from ...client.outcomes import (
-    ANSWER_S,
-    Answer,
-    CommandRefused,
-    Decision,
-    answer_of,
-    decision_on,
-    demand,
-)
-from ...client.sent import note_sent
+from ...client.commands import DEFAULT_AGENT
+from ...client.gen_sent import note_sent
+from ...client.outcomes import ANSWER_S, Answer, CommandRefused, Decision, answer_of
 from ...processors.fold.transitions import TRANSITIONS
-from ...schemas.enums import CancelMode, WhenBusy
-from ..edge import Edge, example, json_option, pass_edge, user_option
+from ...producers.options import WHEN_BUSY, CancelOptions, MessageOptions
+from ...schemas.enums import CancelMode
+from ..edge import (
+    Edge,
+    command_option,
+    example,
+    json_option,
+    on_session,
+    pass_edge,
+    user_option,
+)
 from ..terminal.printing import emit, line, note
 from ..terminal.progress import Clock
 from ..worker_info import unserved
+
+if TYPE_CHECKING:
+    from ...client.session import Session
 
 
 def decision_json(decision: Decision) -> dict[str, Any]:
@@ -60,13 +66,7 @@ def report(decision: Decision, text: str, as_json: bool, **more: Any) -> None:
     help="An image or a PDF to send with it; repeatable.",
 )
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
-@click.option(
-    "--when-busy",
-    type=click.Choice([str(word) for word in WhenBusy]),
-    default=WhenBusy.QUEUE.value,
-    show_default=True,
-    help="If a turn runs: wait for its end, end it, or join it after the next tool results.",
-)
+@command_option(WHEN_BUSY)
 @click.option("--agent", metavar="NAME",
               help="The agent of a session that this message opens (default: default).")
 @click.option(
@@ -80,14 +80,12 @@ def send_command(
     edge: Edge,
     session: str,
     text: str | None,
-    message_id: str | None,
-    attach: tuple[str, ...],
     wait: bool,
-    when_busy: str,
     agent: str | None,
     timeout_s: float,
     user: str | None,
     as_json: bool,
+    **options: Unpack[MessageOptions],
 ) -> int | None:
     """Send a message to a session; open it if it is new.
 
@@ -95,43 +93,35 @@ def send_command(
     the answer to a message that was sent before. With --wait the answer is printed on stdout; exit
     code 1 if the turn failed, or no answer came in time (the turn then continues).
     """
-    if attach and text is None:
+    message_id = options["message_id"]
+    if options["attach"] and text is None:
         text = ""
     if text is None and not (wait and message_id):
         raise click.UsageError("TEXT is missing. Give a message, or wait for the answer to an "
                                "earlier one with --message-id ID --wait.")
     if text == "-":
         text = sys.stdin.read()
-    client = edge.client(user)
-    with client.fold(session) as folded:
-        if text is not None:
-            receipt = client.say_on(
-                folded,
-                text,
-                message_id=message_id,
-                when_busy=when_busy,
-                agent=agent,
-                attach=attach,
-            )
-            decision = demand(decision_on(folded, receipt))
-            message_id = receipt.id
-            if not wait:
-                more = {"message_id": receipt.id, "partition": receipt.partition}
-                report(decision, _place_of(decision, receipt.id), as_json, **more)
-                agent = decision.views.turn.agent
-                why = unserved(edge.settings.state_dir, folded.holders, agent)
-                if why:
-                    note(f"no worker answers now: {why}. The message is kept. It is answered when "
-                         "a worker runs: start one with `foldlog worker` or `foldlog dev`.")
-                return None
-        assert message_id is not None
-        with Clock("waiting for the answer") as clock:
-            answer = answer_of(
-                folded, message_id, read=client.read_blob, timeout_s=timeout_s, report=clock.note
-            )
-        _print_answer(answer, as_json)
-        sys.stdout.flush()
-        note_sent(client.sessions.producer, folded.views, answer.turn, client.channel)
+    talk = edge.session(session, user, agent)
+    client = talk.client
+    if text is not None:
+        options["message_id"] = message_id = uuid4().hex if message_id is None else message_id
+        decision = talk.say(text, **options)
+        if not wait:
+            more = {"message_id": message_id, "partition": talk.fold.partition}
+            report(decision, _place_of(decision, message_id), as_json, **more)
+            why = unserved(edge.settings.state_dir, talk.fold.holders, talk.agent)
+            if why:
+                note(f"no worker answers now: {why}. The message is kept. It is answered when "
+                     "a worker runs: start one with `foldlog worker` or `foldlog dev`.")
+            return None
+    assert message_id is not None
+    with Clock("waiting for the answer") as clock:
+        answer = answer_of(
+            talk.fold, message_id, read=client.read_blob, timeout_s=timeout_s, report=clock.note
+        )
+    _print_answer(answer, as_json)
+    sys.stdout.flush()
+    note_sent(client.writer.producer, talk.fold.views, answer.turn, client.channel)
     return 1 if answer.reason == "failed" else None
 
 
@@ -164,26 +154,19 @@ def _print_answer(answer: Answer, as_json: bool) -> None:
 @click.command("open", epilog=example("foldlog open s1 --agent shop"))
 @click.argument("session")
 @click.option("--agent", metavar="NAME", help="The agent that serves it (default: default).")
-@user_option
-@json_option
-@pass_edge
-def open_command(
-    edge: Edge, session: str, agent: str | None, user: str | None, as_json: bool
-) -> None:
+@on_session
+def open_command(session: "Session", agent: str | None, as_json: bool) -> None:
     """Open a session.
 
     Opening it again for the same user and agent is harmless; for another user or agent, the command
     is refused.
     """
-    from ...client.client import DEFAULT_AGENT
-
-    client = edge.client(user)
-    decision = client.open(session, agent=agent or DEFAULT_AGENT)
-    text = f"session {session} is open: user {client.user}, agent {agent or DEFAULT_AGENT}"
+    decision = session.open(agent or DEFAULT_AGENT)
+    text = f"session {session.id} is open: user {session.user}, agent {agent or DEFAULT_AGENT}"
     report(decision, text, as_json)
     if decision.views.turn.terminated:
-        note(f"session {session} is terminated and takes no more messages; its log is kept. Open "
-             "a new one")
+        note(f"session {session.id} is terminated and takes no more messages; its log is kept. "
+             "Open a new one")
 
 
 @click.command("cancel", epilog=example("foldlog cancel s1", "foldlog cancel s1 --after-step"))
@@ -192,22 +175,14 @@ def open_command(
               help="The turn to cancel (default: the running one).")
 @click.option("--seen-phase", metavar="PHASE",
               help="Refuse unless the session is still in this phase (default: the current one).")
-@click.option("--after-step", is_flag=True, help="Stop when the running step and its tools end.")
+@click.option("--after-step", "mode", flag_value=CancelMode.AFTER_STEP.value,
+              default=CancelMode.NOW.value, help="Stop when the running step and its tools end.")
 @click.option("--reason", default="", help="The reason, for people.")
 @click.option("--cancel-id", metavar="ID", help="Your id: sent twice, the cancel counts once.")
-@user_option
-@json_option
-@pass_edge
+@on_session
 def cancel_command(
-    edge: Edge,
-    session: str,
-    turn: int | None,
-    seen_phase: str | None,
-    after_step: bool,
-    reason: str,
-    cancel_id: str | None,
-    user: str | None,
-    as_json: bool,
+    session: "Session", as_json: bool, turn: int | None, seen_phase: str | None,
+    **options: Unpack[CancelOptions],
 ) -> None:
     """Cancel the running turn of a session.
 
@@ -215,21 +190,14 @@ def cancel_command(
     the time the cancel is in the log, the fold refuses the cancel. Queued messages are kept.
     """
     try:
-        decision = edge.client(user).cancel(
-            session,
-            mode=CancelMode.AFTER_STEP if after_step else CancelMode.NOW,
-            reason=reason,
-            cancel_id=cancel_id,
-            turn=turn,
-            seen_phase=seen_phase,
-        )
+        decision = session.cancel(turn=turn, seen_phase=seen_phase, **options)
     except CommandRefused as error:
         if error.decision.code == "nothing_to_cancel":
-            note(f"no turn runs in session {session}: there is nothing to cancel")
+            note(f"no turn runs in session {session.id}: there is nothing to cancel")
         raise
     view = decision.views
     what = f"turn {view.turn.number} is cancelled" if view.turn.open else "no turn ran"
-    if after_step:
+    if options["mode"] == CancelMode.AFTER_STEP:
         what = f"turn {view.turn.number} stops after this step"
     report(decision, f"{what}; the phase is {view.state.phase}", as_json)
 
@@ -237,34 +205,23 @@ def cancel_command(
 @click.command("terminate", epilog=example('foldlog terminate s1 --reason "done with it"'))
 @click.argument("session")
 @click.option("--reason", default="", help="The reason, for people.")
-@user_option
-@json_option
-@pass_edge
-def terminate_command(
-    edge: Edge, session: str, reason: str, user: str | None, as_json: bool
-) -> None:
+@on_session
+def terminate_command(session: "Session", reason: str, as_json: bool) -> None:
     """End a session permanently.
 
     Its turn is closed and queued messages are dropped; it takes no more messages. Its log is kept.
     """
-    decision = edge.client(user).terminate(session, reason=reason)
-    report(decision, f"session {session} is terminated", as_json)
+    decision = session.terminate(reason=reason)
+    report(decision, f"session {session.id} is terminated", as_json)
 
 
 @click.command("phase", epilog=example("foldlog phase s1 start_build"))
 @click.argument("session")
 @click.argument("trigger")
 @click.option("--command-id", metavar="ID", help="Your id: sent twice, the command counts once.")
-@user_option
-@json_option
-@pass_edge
+@on_session
 def phase_command(
-    edge: Edge,
-    session: str,
-    trigger: str,
-    command_id: str | None,
-    user: str | None,
-    as_json: bool,
+    session: "Session", trigger: str, command_id: str | None, as_json: bool
 ) -> None:
     """Trigger a phase transition.
 
@@ -272,7 +229,7 @@ def phase_command(
     determines which triggers are legal (docs/reference/session-state.md); a refusal lists them.
     """
     try:
-        decision = edge.client(user).trigger(session, trigger, command_id=command_id)
+        decision = session.trigger(trigger, command_id=command_id)
     except CommandRefused as error:
         current = error.decision.views.state.phase
         if error.decision.views.turn.known:
@@ -286,21 +243,14 @@ def phase_command(
 @click.argument("session")
 @click.argument("project")
 @click.option("--command-id", metavar="ID", help="Your id: sent twice, the command counts once.")
-@user_option
-@json_option
-@pass_edge
+@on_session
 def lock_command(
-    edge: Edge,
-    session: str,
-    project: str,
-    command_id: str | None,
-    user: str | None,
-    as_json: bool,
+    session: "Session", project: str, command_id: str | None, as_json: bool
 ) -> None:
     """Lock a session to a project, once in its life.
 
     A second lock is refused, even for the same project.
     """
-    decision = edge.client(user).lock(session, project, command_id=command_id)
+    decision = session.lock(project, command_id=command_id)
     project_id = decision.views.state.project_id
     report(decision, f"the project is {project_id}", as_json, project_id=project_id)

@@ -7,8 +7,8 @@ one. This span is linked to the turn that the event began.
 import re
 from collections.abc import Iterator
 
-from ...client.client import Client
 from ...client.follow import read_before
+from ...client.log_client import LogClient
 from ...client.show import UnknownSession
 from ...schemas.topics import SESSION_EVENTS
 from .spans import Link, Span, spans_of
@@ -16,7 +16,7 @@ from .spans import Link, Span, spans_of
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}.*")
 
 
-def traces(client: Client, session_id: str) -> Iterator[Span]:
+def traces(client: LogClient, session_id: str) -> Iterator[Span]:
     """Every finished span of the session. Raises UnknownSession, LogUnreachable."""
     log = client.log
     origin = f"{log.identity()}/{log.topic_id(SESSION_EVENTS)}"
@@ -28,7 +28,7 @@ def traces(client: Client, session_id: str) -> Iterator[Span]:
             raise UnknownSession(f"there is no session {session_id}. See `foldlog sessions`.")
 
 
-def producer_links(client: Client, session_id: str, partition: int, end: int) -> dict[int, Link]:
+def producer_links(client: LogClient, session_id: str, partition: int, end: int) -> dict[int, Link]:
     """The span of the writer of each event, by the event's offset."""
     found, key = {}, session_id.encode()
     for record in read_before(client.log, SESSION_EVENTS, partition, end):

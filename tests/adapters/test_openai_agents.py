@@ -13,7 +13,7 @@ import pytest
 from foldlog.adapters import session_cache
 from foldlog.adapters.items import OtherAgent
 from foldlog.adapters.openai_agents import AGENT, FoldlogSessions
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
 from foldlog.client.outcomes import CommandRefused
 from foldlog.client.session_fold import SessionFold
 from foldlog.log import DUPLICATE, LOST, LOST_ACK, NORMAL, Faults, MemoryLog
@@ -345,10 +345,10 @@ def test_a_session_of_the_sdk_has_its_own_agent_and_opens_no_turn(log, sessions)
 def test_S2_11_a_fork_continues_from_the_items_of_its_parent(sessions, log, tmp_path):
     session = sessions.session("s1")
     run(fill(session, 1, 2))
-    with Client(settings_in(tmp_path), log) as client:
+    with LogClient(settings_in(tmp_path), log) as client:
         end = client.fold("s1").end()
         run(fill(session, 3))
-        client.fork("s1", end - 1, name="s2")
+        client.branching().fork("s1", end - 1, name="s2")
     other = sessions.session("s2")
     assert run(other.get_items()) == [item(1), item(2)]
     run(fill(other, 4))

@@ -10,7 +10,8 @@ from foldlog.cli.__main__ import main
 from foldlog.cli.edge import Edge
 from foldlog.cli.terminal import progress
 from foldlog.cli.terminal.printing import note
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
+from foldlog.client.session import Session
 from foldlog.client.session_fold import SessionFold
 from foldlog.log import Settings, made, open_log, partition_for
 from foldlog.log.made import Facts, LogGrown, demand_as_made, facts_of, partitions_of
@@ -59,15 +60,15 @@ def installation(broker, tmp_path, capsys):
 def test_A5_a_log_with_more_partitions_than_it_was_made_with_is_refused_and_moved(installation):
     foldlog, settings = installation, installation.settings
     names = [f"s{number}" for number in range(6)]
-    with Client(settings) as client:
+    with LogClient(settings) as client:
         assert facts_of(client.log).partitions == 2
         for name in names:
-            client.open(name)
+            Session(client, name).open()
             Played(client.log, name).take()
-            client.say(name, f"what {name} asks", message_id=f"m-{name}")
+            Session(client, name).say(f"what {name} asks", message_id=f"m-{name}")
             if name != "s5":
                 Played(client.log, name).answer(f"the answer of {name}")
-        client.terminate("s4")
+        Session(client, "s4").terminate()
         producer = client.log.producer(brief=True)
         MemoryWriter(producer, "ana").set_preference("ana", "drink", "tea")
         producer.close()
@@ -131,10 +132,10 @@ def test_A5_a_log_with_more_partitions_than_it_was_made_with_is_refused_and_move
     assert "the answer of s4" in foldlog("show", "s4").out, "the old log can be read"
 
     # In the new log the sessions continue.
-    with Client(installation.moved) as client:
+    with LogClient(installation.moved) as client:
         assert partitions_of(client.log) == 3
         for name in names[:4]:
-            client.say(name, "and now?", message_id="m-new")
+            Session(client, name).say("and now?", message_id="m-new")
             played = Played(client.log, name)
             played.fold = SessionFold(client.log, name, read=client.read_blob)
             played.take()
@@ -163,9 +164,9 @@ def test_A5_a_setting_that_is_not_the_logs_number_names_it(installation):
 def test_ctrl_c_reports_the_progress_and_the_command_continues(installation, monkeypatch, stage):
     """The defect: after Ctrl-C, the command exited with 130 and printed nothing."""
     foldlog, settings = installation, installation.settings
-    with Client(settings) as client:
+    with LogClient(settings) as client:
         for number in range(4):
-            client.open(f"s{number}")
+            Session(client, f"s{number}").open()
     arguments = ("move", "--to-prefix", installation.moved.topic_prefix, "--json")
 
     def pressed(text: str) -> None:
@@ -180,7 +181,7 @@ def test_ctrl_c_reports_the_progress_and_the_command_continues(installation, mon
     (refusal,) = stopped.json
     assert refusal["code"] == "move_interrupted" and stage in refusal["detail"]
     assert "not marked as moved" in refusal["detail"] and "run the same command" in stopped.err
-    with Client(settings) as client:
+    with LogClient(settings) as client:
         assert facts_of(client.log).moved_to is None
     again = foldlog(*arguments)
     assert again.code == 0 and again.json[0]["sessions"] == 4

@@ -38,11 +38,6 @@ def test_a_decision_is_read_from_the_log_without_a_worker(log, settings):
     assert (other.verdict, other.code, other.counted) == ("refused", "already_open", False)
 
 
-def test_an_unknown_session_is_refused(log, settings):
-    refused = decide(log, Sessions(log, settings).say("nobody", "hi"))
-    assert refused.code == "unknown_session" and "unknown session" in refused.detail
-
-
 def test_a_decision_is_that_at_its_offset_whatever_came_later(log, settings):
     sessions, _ = opened(log, settings)
     locked = sessions.lock("s1", "p1")
@@ -50,35 +45,6 @@ def test_a_decision_is_that_at_its_offset_whatever_came_later(log, settings):
     sessions.terminate("s1")
     assert decide(log, locked).verdict == "accepted"
     assert decide(log, second).detail == "project_id already locked"
-
-
-def test_S0_6_another_user_cannot_cancel(log, settings):
-    sessions, _ = opened(log, settings)
-    sessions.say("s1", "hi")
-    refused = decide(log, sessions.cancel("s1", turn=1, user="eve"))
-    assert (refused.verdict, refused.code) == ("refused", "not_your_session")
-    assert decide(log, sessions.cancel("s1", turn=1)).verdict == "accepted"
-
-
-def test_S0_11_of_publish_and_cancel_the_first_one_wins(log, settings):
-    sessions, _ = opened(log, settings)
-    for trigger in ("start_build", "todo_done_build"):
-        sessions.trigger("s1", trigger)
-    publish = sessions.trigger("s1", "publish")
-    cancel = sessions.cancel("s1", seen_phase="verifying")
-    assert decide(log, publish).verdict == "accepted"
-    lost = decide(log, cancel)
-    assert lost.code == "phase_changed" and lost.detail == "the phase is done, no longer verifying"
-
-
-def test_S0_11_of_cancel_and_publish_the_first_one_wins(log, settings):
-    sessions, _ = opened(log, settings)
-    for trigger in ("start_build", "todo_done_build"):
-        sessions.trigger("s1", trigger)
-    cancel = sessions.cancel("s1", seen_phase="verifying")
-    publish = sessions.trigger("s1", "publish")
-    assert decide(log, cancel).verdict == "accepted"
-    assert decide(log, publish).detail == "invalid transition: phase=chatting, event=publish"
 
 
 def test_a_command_to_a_frozen_session_is_ignored_with_the_reason(log, settings):
@@ -103,12 +69,6 @@ def test_S0_10_both_senders_of_a_message_get_the_same_answer(log, settings):
     answers = {answer(log, receipt.id) for receipt in (first, second, late)}
     assert answers == {outcomes.Answer("s1", "m1", 1, "end_turn", "hello", ended)}
     assert played.views.turn.number == 1, "one turn"
-
-
-def test_S0_10_the_same_id_with_other_content_is_refused(log, settings):
-    sessions, _ = opened(log, settings)
-    sessions.say("s1", "hi", message_id="m1")
-    assert decide(log, sessions.say("s1", "ho", message_id="m1")).code == "message_id_reused"
 
 
 def test_the_answer_is_the_last_text_of_the_turn(log, settings):

@@ -4,8 +4,9 @@ S0.11, P11)."""
 import threading
 from collections.abc import Callable
 
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
 from foldlog.client.outcomes import CommandRefused
+from foldlog.client.session import Session
 from foldlog.tests.kit.played import memory_log, settings_in
 from foldlog.tests.kit.waiting import PATIENCE_S, joined
 
@@ -36,21 +37,21 @@ def race(*commands: Callable[[], object]) -> list[object]:
 
 def two_tabs(tmp_path):
     log = memory_log(threaded=True)
-    return Client(settings_in(tmp_path), log), Client(settings_in(tmp_path), log)
+    return LogClient(settings_in(tmp_path), log), LogClient(settings_in(tmp_path), log)
 
 
 def test_S0_11_publish_and_cancel_at_once_exactly_one_wins(tmp_path):
     one, two = two_tabs(tmp_path)
     for number in range(RACES):
         name = f"s{number}"
-        one.open(name)
-        one.trigger(name, "start_build")
-        one.trigger(name, "todo_done_build")
+        Session(one, name).open()
+        Session(one, name).trigger("start_build")
+        Session(one, name).trigger("todo_done_build")
         published, cancelled = race(
-            lambda name=name: one.trigger(name, "publish"),
-            lambda name=name: two.cancel(name, seen_phase="verifying"),
+            lambda name=name: Session(one, name).trigger("publish"),
+            lambda name=name: Session(two, name).cancel(seen_phase="verifying"),
         )
-        phase = one.views(name).state.phase
+        phase = Session(one, name).views().state.phase
         lost = [r for r in (published, cancelled) if isinstance(r, CommandRefused)]
         assert len(lost) == 1
         assert phase == ("chatting" if lost[0] is published else "done")
@@ -64,13 +65,14 @@ def test_S0_3_two_locks_at_once_exactly_one_wins(tmp_path):
     one, two = two_tabs(tmp_path)
     for number in range(RACES):
         name = f"s{number}"
-        one.open(name)
+        Session(one, name).open()
         results = race(
-            lambda name=name: one.lock(name, "p1"), lambda name=name: two.lock(name, "p2")
+            lambda name=name: Session(one, name).lock("p1"),
+            lambda name=name: Session(two, name).lock("p2"),
         )
         (lost,) = [r for r in results if isinstance(r, CommandRefused)]
         assert str(lost) == "project_id already locked"
-        assert one.views(name).state.project_id == ("p2" if results[0] is lost else "p1")
+        assert Session(one, name).views().state.project_id == ("p2" if results[0] is lost else "p1")
 
 
 def test_S0_10_a_message_sent_twice_at_once_to_a_new_session_is_accepted_once(tmp_path):
@@ -78,8 +80,8 @@ def test_S0_10_a_message_sent_twice_at_once_to_a_new_session_is_accepted_once(tm
     for number in range(RACES):
         name = f"s{number}"
         results = race(
-            lambda name=name: one.say(name, "hi", message_id="m1"),
-            lambda name=name: two.say(name, "hi", message_id="m1"),
+            lambda name=name: Session(one, name).say("hi", message_id="m1"),
+            lambda name=name: Session(two, name).say("hi", message_id="m1"),
         )
-        assert sorted(decision.verdict for decision, _ in results) == ["accepted", "duplicate"]
-        assert len(one.views(name).messages.received) == 1
+        assert sorted(decision.verdict for decision in results) == ["accepted", "duplicate"]
+        assert len(Session(one, name).views().messages.received) == 1

@@ -2,13 +2,14 @@
 
 import asyncio
 import gc
+import inspect
 import threading
 import warnings
 
 import pytest
 
-from foldlog.client.aio import aconnect
-from foldlog.client.connection import connect
+from foldlog.client.aio import AsyncConnection, AsyncSession, aconnect
+from foldlog.client.connection import Connection, connect
 from foldlog.client.events import (
     Answered,
     ApprovalAsked,
@@ -22,7 +23,7 @@ from foldlog.client.events import (
     Waiting,
 )
 from foldlog.client.outcomes import CommandRefused, NoAnswerYet, UnknownMessage
-from foldlog.client.session import BACKLOG_MAX, BadCursor, ReplyEnded, StreamOverrun
+from foldlog.client.session import BACKLOG_MAX, BadCursor, ReplyEnded, Session, StreamOverrun
 from foldlog.client.show import UnknownSession
 from foldlog.log.errors import LogUnreachable, Refused, SettingsError
 from foldlog.tests.kit.played import Played, memory_log, settings_in
@@ -568,3 +569,27 @@ def test_bad_input_a_wrong_cursor_and_a_wrong_class_are_refused_under_asyncio(lo
                 await connection.session("none")
 
     asyncio.run(main())
+
+
+def test_an_answer_is_regenerated_under_asyncio(log, tmp_path):
+    async def main() -> None:
+        async with aconnect(settings_in(tmp_path), log=log) as connection:
+            session = await connection.open("s1", agent="shop")
+            await session.send("hi", message_id="m1").begin()
+            await asyncio.to_thread(lambda: Played(log, "s1").answer("four"))
+            forked, reply = await session.regenerate()
+            assert forked.id != "s1" and reply.message_id == "m1"
+            assert [event.text for event in await forked.history()] == ["hi"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "blocking, awaited", [(Session, AsyncSession), (Connection, AsyncConnection)]
+)
+def test_asyncio_has_every_method_with_the_same_parameters(blocking, awaited):
+    other_name = {"close": "aclose"}
+    for name, method in vars(blocking).items():
+        if inspect.isfunction(method) and name[0] != "_":
+            theirs = getattr(awaited, other_name.get(name, name))
+            assert inspect.signature(theirs).parameters == inspect.signature(method).parameters

@@ -10,7 +10,7 @@ from contextlib import closing
 import httpx
 import pytest
 
-from foldlog import Client, Settings
+from foldlog import Settings, connect
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.docs.pages import GATEWAY_PORT, WAIT_S, Reader, blocks
 from foldlog.tests.docs.test_pages import installation
@@ -112,9 +112,9 @@ def test_the_page_about_stuck_sessions_shows_what_each_cause_prints(
 def freeze_a_session(settings: Settings, name: str) -> None:
     """Open a session with a message, and write an event that only a newer version knows."""
     unknown = [("t", b"SESSION_TRANSFERRED"), ("w", b"producer"), ("m", b"1")]
-    with Client(settings) as client:
-        client.say(name, "SAY hello", message_id="m1", agent="shop")
-        with closing(client.log.producer()) as producer:
+    with connect(settings) as connection:
+        connection.open(name, agent="shop").say("SAY hello", message_id="m1")
+        with closing(connection.log.producer()) as producer:
             producer.append(SESSION_EVENTS, name, b"written by a newer version", unknown)
             assert producer.flush(WAIT_S) == 0
 

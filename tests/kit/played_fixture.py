@@ -6,7 +6,7 @@ defines its own fixtures.
 
 import pytest
 
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
 from foldlog.tests.kit.played import memory_log, settings_in
 
 
@@ -22,5 +22,5 @@ def settings(tmp_path):
 
 @pytest.fixture
 def client(log, settings):
-    with Client(settings, log) as client:
+    with LogClient(settings, log) as client:
         yield client

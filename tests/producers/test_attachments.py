@@ -112,8 +112,10 @@ def test_a_truncated_file_stored_by_an_older_version_is_expanded_to_the_same_byt
 
 
 def test_the_producer_refuses_a_reference_to_no_blob(shell):
-    from foldlog.client.client import Client
+    from foldlog.client.log_client import LogClient
+    from foldlog.client.session import Session
 
     bad = {"type": "image", "source": {"type": "foldlog_blob", "sha256": "x", "bytes": 1}}
-    with Client(shell.settings, shell.log) as client, pytest.raises(Invalid, match="names no blob"):
-        client.say("s1", [bad])
+    with LogClient(shell.settings, shell.log) as client:
+        with pytest.raises(Invalid, match="names no blob"):
+            Session(client, "s1").say([bad])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
+from foldlog.client.session import Session
 from foldlog.log import LogUnreachable, open_log
 from foldlog.producers import Sessions, Unacknowledged
 from foldlog.schemas.topics import topics
@@ -14,23 +15,23 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 def test_F3_a_killed_broker_loses_nothing_and_a_repeated_message_counts_once(own_broker, tmp_path):
     broker = own_broker()
     settings = settings_in(tmp_path, bootstrap_servers=broker.bootstrap_servers)
-    with Client(settings) as client:
+    with LogClient(settings) as client:
         client.log.apply_topics(topics(PARTITIONS))
-        client.say("s1", "one", message_id="m1")
+        Session(client, "s1").say("one", message_id="m1")
         broker.kill()
         impatient = Sessions(client.log, settings, ack_s=0.5)
         with pytest.raises(Unacknowledged, match="with the id m2: it counts once") as lost:
             impatient.say("s1", "two", message_id="m2")
         assert lost.value.id == "m2"
         with pytest.raises(LogUnreachable):
-            client.views("s1")
+            Session(client, "s1").views()
         broker.up()
-        decision, _ = client.say("s1", "two", message_id="m2")
+        decision = Session(client, "s1").say("two", message_id="m2")
         assert decision.counted
         impatient.close()  # its queued record is in the log by now, before or after the repetition
-        again, _ = client.say("s1", "two", message_id="m2")
+        again = Session(client, "s1").say("two", message_id="m2")
         assert again.verdict == "duplicate"
-        received = [row.message_id for row in client.views("s1").messages.received]
+        received = [row.message_id for row in Session(client, "s1").views().messages.received]
         assert received == ["m1", "m2"]
 
 
@@ -40,5 +41,5 @@ def test_an_address_without_a_broker_fails_within_seconds(tmp_path):
     with pytest.raises(Unacknowledged, match="no broker answered within 0.3 s"):
         Sessions(log, settings, ack_s=0.3).say("s1", "hi")
     with pytest.raises(LogUnreachable, match=r"127\.0\.0\.1:1"):
-        Client(settings, log).views("s1")
+        Session(LogClient(settings, log), "s1").views()
     log.close()

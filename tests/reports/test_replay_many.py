@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from foldlog.cli.terminal import progress
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
 from foldlog.log.errors import LogFatal, LogUnreachable
 from foldlog.processors.store.store import open_readonly
 from foldlog.reports.replay import Replay, verify
@@ -35,10 +35,10 @@ NAMES = ("s1", "s2", "s3", "s4")
 
 @pytest.fixture
 def client(log, settings):
-    with Client(settings, log) as client:
+    with LogClient(settings, log) as client:
         for name in NAMES:
             talk(client, name, "one")
-        client.fork("s1", name="f1")
+        client.branching().fork("s1", name="f1")
         yield client
 
 
@@ -146,7 +146,7 @@ def test_the_progress_bar_is_redrawn_in_place_and_erased(monkeypatch):
 
 def test_the_command_replays_all_into_a_directory(tmp_path, capsys):
     shell = make_shell(tmp_path, capsys)
-    with Client(shell.settings, shell.log) as client:
+    with LogClient(shell.settings, shell.log) as client:
         talk(client, "s1", "one")
         talk(client, "s2", "one")
     ran = shell(f"replay --into {tmp_path / 'fresh'}")

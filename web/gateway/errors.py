@@ -15,9 +15,9 @@ from starlette.responses import JSONResponse
 
 from ...client.branching import CanNotFork
 from ...client.calls import AlreadyResolved, UnknownCall
+from ...client.commands import NobodyAnswers
 from ...client.outcomes import CommandRefused, UnknownMessage
 from ...client.show import UnknownSession, UnknownStep
-from ...client.unanswered import NobodyAnswers
 from ...log.blobs import BlobError
 from ...log.errors import (
     FoldlogError,

@@ -17,7 +17,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...client.client import Client
+from ...client.log_client import LogClient
 from ...log.door import Log
 from ...log.errors import FoldlogError, SettingsError
 from ...log.settings import Settings
@@ -110,7 +110,7 @@ class AsgiApp:
         settings = self._settings if self._log is not None else self._connected(self._settings)
         directory = _free_directory(settings.home)
         self._stack.callback(directory.close)
-        client = Client(settings, self._log, channel=CHANNEL)
+        client = LogClient(settings, self._log, channel=CHANNEL)
         self._stack.callback(client.close)
         return Gateway(client, self._access, directory.path, _log.warning)
 

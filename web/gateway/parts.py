@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from starlette.requests import Request
 
-from ...client.client import Client
+from ...client.commands import Commands
+from ...client.gen_sent import note_sent
+from ...client.log_client import LogClient
 from ...client.outcomes import Decision, demand
-from ...client.sent import note_sent
 from ...client.show import UnknownSession
 from ...log.blobs import BlobError, open_blobs
 from ...log.errors import Retry
@@ -45,14 +46,15 @@ from .tail import Tail
 # which a few reads that hang without a broker would block all other reads.
 THREADS_MAX = 32
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Gateway:
-    """The parts of one gateway process. Raises the errors of Client and Tail."""
+    """The parts of one gateway process. Raises the errors of LogClient and Tail."""
 
     def __init__(
-        self, client: Client, access: Access, directory: Path, print_line: Callable[[str], None]
+        self, client: LogClient, access: Access, directory: Path, print_line: Callable[[str], None]
     ) -> None:
         self.client, self.access, self.print_line = client, access, print_line
         self.settings = client.settings
@@ -129,6 +131,21 @@ class Gateway:
         """The fold's ruling on a command. Raises CommandRefused, NotDecidedYet."""
         return demand(await self.hub.decision(receipt.session_id, receipt.offset))
 
+    def commands(self, request: Request, name: str) -> Commands:
+        """The user's commands on the session of this name. Raises as `views` does."""
+        views = self.views(request, name)
+        return Commands(self.client.writer, views, self.user(request), self.read_blob)
+
+    async def rule(
+        self,
+        on: Commands,
+        write: Callable[Concatenate[Commands, P], Receipt],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Decision:
+        """Write a command, and return the fold's ruling. Raises as `write` and `decision` do."""
+        return await self.decision(await self.blocking(write, on, *args, **kwargs))
+
     def store_attachment(self, data: bytes) -> dict[str, Any]:
         """Store bytes as a blob and return a block that refers to it. Blocking."""
         attachment = inspect_new(data)
@@ -142,12 +159,12 @@ class Gateway:
         """
         views = subscription.views
         try:
-            await self.blocking(note_sent, self.client.sessions.producer, views, turn, channel)
+            await self.blocking(note_sent, self.client.writer.producer, views, turn, channel)
         except Retry as error:
             self.print_line(f"turn {turn} of session {views.session_id} was shown by {channel}, "
                             f"but that could not be recorded: {error}")
 
-    async def blocking(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
+    async def blocking(self, do: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
         """Run a call that waits for the log or the disk, in a thread."""
         return await asyncio.to_thread(do, *args, **named)
 

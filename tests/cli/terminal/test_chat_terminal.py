@@ -22,9 +22,9 @@ from foldlog.cli.terminal import turn_meter
 from foldlog.cli.terminal.lines import Lines
 from foldlog.cli.terminal.signals import Interrupts, Watch
 from foldlog.client import outcomes
+from foldlog.client.session import Session
 from foldlog.log import Settings
 from foldlog.schemas import events as ev
-from foldlog.schemas.enums import Resolution
 from foldlog.tests.cli.harness import WAIT_S, make_shell, playing, turn_opens
 from foldlog.tests.kit.played import Played, memory_log, settings_in
 from foldlog.tests.kit.waiting import until
@@ -102,7 +102,7 @@ def at_terminal(tmp_path, monkeypatch):
     ) -> str:
         client = Edge(settings, log).client()
         if not client.everything().sessions:
-            client.open("s1")
+            Session(client, "s1").open()
         played = Played(log, "s1")
         with (
             os.fdopen(os.dup(theirs), "r") as stdin,
@@ -190,7 +190,7 @@ def test_a_second_ctrl_c_returns_to_the_prompt_if_the_first_was_refused(at_termi
 
     def person(terminal, played):
         terminal.send("hi", played)
-        Edge(terminal.settings, played.log).client().sessions.terminate("s1")
+        Edge(terminal.settings, played.log).session("s1").terminate()
         terminal.see("terminated")
         terminal.ctrl_c()
         terminal.see("refused: the session is terminated")
@@ -208,7 +208,7 @@ def test_an_approval_decided_elsewhere_removes_the_question(at_terminal):
         terminal.see('asks to run with {"to": "\\u001b[8mme"}')
         terminal.see(ALLOW)
         other_tab = Edge(terminal.settings, played.log).client()
-        other_tab.decide("s1", "1.1.0", "deny")
+        Session(other_tab, "s1").decide("1.1.0", "deny")
         terminal.see("charge (1.1.0): deny")
         played.answer("Then not.")
         terminal.see("Then not.")
@@ -228,11 +228,11 @@ def test_N2_what_was_typed_for_a_question_that_is_gone_is_not_sent(at_terminal, 
         client = Edge(terminal.settings, played.log).client()
         match end:
             case "allow":
-                client.decide("s1", call.key, "allow")
+                Session(client, "s1").decide(call.key, "allow")
             case "expired":
                 played.append(ev.ApprovalExpired(call=call.key), "sessions")
             case "cancelled":
-                client.cancel("s1")
+                Session(client, "s1").cancel()
         terminal.see(f"not sent: {typed!r} was typed for charge (1.1.0)")
         if end == "cancelled":
             played.end("cancelled")
@@ -252,7 +252,7 @@ def test_N2_what_was_typed_for_a_question_that_is_gone_is_not_sent(at_terminal, 
 def test_N2_an_answer_that_comes_after_the_question_is_gone_is_dropped_once(at_terminal):
     def person(terminal, played):
         ask_for_payment(terminal, played)
-        Edge(terminal.settings, played.log).client().decide("s1", "1.1.0", "deny")
+        Edge(terminal.settings, played.log).session("s1").decide("1.1.0", "deny")
         terminal.see("charge (1.1.0): deny")
         played.answer("Then not.")
         terminal.see("> ")  # what comes before the prompt was typed for the question
@@ -308,8 +308,8 @@ def test_N2_a_report_for_a_doubt_that_is_settled_elsewhere_is_dropped(at_termina
         terminal.type("h\n")
         terminal.see("what do you know about it? ")
         terminal.type("it was")
-        Edge(terminal.settings, played.log).client().resolve(
-            "s1", "1.1.0", Resolution.HAPPENED, report="receipt 7"
+        Edge(terminal.settings, played.log).session("s1").resolve(
+            "1.1.0", happened="receipt 7"
         )
         terminal.see("not sent: 'it was' was typed for charge (1.1.0)")
         played.answer("It is paid.")
@@ -359,7 +359,7 @@ def test_E31_a_persons_thinking_time_does_not_count_as_a_silent_worker(at_termin
 def test_E31_a_question_is_shown_again_below_a_line_that_interrupts_it(at_terminal):
     def person(terminal, played):
         ask_for_payment(terminal, played)
-        Edge(terminal.settings, played.log).client().say("s1", "hurry", when_busy="queue")
+        Edge(terminal.settings, played.log).session("s1").say("hurry", when_busy="queue")
         terminal.see("from elsewhere: hurry]")
         terminal.see(ALLOW)
         terminal.type("n\n")
@@ -654,7 +654,7 @@ def test_a_message_that_is_typed_before_a_question_is_sent_after_it(at_terminal)
 def test_resume_lists_recent_sessions_and_continues_the_chosen_one(at_terminal):
     def before(terminal, played):
         client = Edge(terminal.settings, played.log).client()
-        client.say("other", "Book a table for two.", agent="clerk")
+        Session(client, "other", "clerk").say("Book a table for two.")
         terminal.send("Refund order 17 today.", played)
         played.answer("Done.")
         terminal.quit()
@@ -701,12 +701,12 @@ def test_what_happens_elsewhere_is_shown_while_the_prompt_waits(at_terminal):
 
     def person(terminal, played):
         terminal.see("> ")
-        Edge(terminal.settings, played.log).client().say("s1", "from my phone")
+        Edge(terminal.settings, played.log).session("s1").say("from my phone")
         terminal.see("[from elsewhere: from my phone]")
         played.answer("Hello, phone.")
         terminal.see("Hello, phone.")
         terminal.see("> ")
-        Edge(terminal.settings, played.log).client().lock("s1", "p1")
+        Edge(terminal.settings, played.log).session("s1").lock("p1")
         terminal.see("\x1b[2m[project p1]\x1b[0m\n")
         terminal.see("> ")
         terminal.type("and from here\n")

@@ -10,6 +10,7 @@ import pytest
 from foldlog.cli.edge import Edge
 from foldlog.cli.terminal import progress
 from foldlog.cli.terminal.progress import Bar, Clock
+from foldlog.client.session import Session
 from foldlog.tests.cli.harness import WAIT_S
 from foldlog.tests.kit.played import memory_log, settings_in
 
@@ -65,11 +66,11 @@ def test_a_bar_disappears_when_all_is_read_and_before_other_text(monkeypatch):
     assert " 50% " in screen.getvalue() and screen.getvalue().endswith(" \r")
 
 
-@pytest.mark.parametrize("command", ["client.everything()", "client.views('s1')"])
+@pytest.mark.parametrize("command", ["client.everything()", "Session(client, 's1').views()"])
 def test_every_read_of_the_log_by_a_command_is_counted(tmp_path, command):
     client = Edge(settings_in(tmp_path), memory_log()).client()
     assert isinstance(client.progress, Bar)
-    client.open("s1")
+    Session(client, "s1").open()
     seen: list[tuple[int, int]] = []
     client.progress = lambda read, total: seen.append((read, total))
     eval(command)

@@ -2,23 +2,29 @@
 
 import json
 
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
+from foldlog.client.session import Session
 from foldlog.processors.fold.views import SessionViews
 from foldlog.tests.kit.played import Played
 
 
-def played_on(client: Client, session_id: str) -> Played:
+def played_on(client: LogClient, session_id: str) -> Played:
     """A played worker for a session, which may be a fork."""
     played = Played(client.log, session_id)
     played.fold = client.fold(session_id)
     return played
 
 
-def talk(client: Client, session_id: str, *words: str, played: Played | None = None) -> Played:
+def views_of(client: LogClient, session_id: str, at: int | None = None) -> SessionViews:
+    """The session's views at the end of the log, or right after an offset."""
+    return Session(client, session_id).views(at)
+
+
+def talk(client: LogClient, session_id: str, *words: str, played: Played | None = None) -> Played:
     """Play turns of one question and one answer each."""
     played = played or played_on(client, session_id)
     for word in words:
-        client.say(session_id, f"say {word}", message_id=f"m-{word}")
+        Session(client, session_id).say(f"say {word}", message_id=f"m-{word}")
         played.answer(f"here is {word}")
     return played
 

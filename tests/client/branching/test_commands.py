@@ -2,7 +2,7 @@
 
 import pytest
 
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.client.branching.branched import talk
 from foldlog.tests.kit.played import memory_log, settings_in
@@ -12,7 +12,7 @@ from foldlog.tests.web.gateway.served import SECRET, served
 @pytest.fixture
 def shell(tmp_path, capsys):
     shell = make_shell(tmp_path, capsys)
-    with Client(shell.settings, shell.log) as client:
+    with LogClient(shell.settings, shell.log) as client:
         talk(client, "s1", "one", "two")
     return shell
 

@@ -5,8 +5,9 @@ from time import monotonic
 import pytest
 
 from foldlog.client.branching import CanNotFork
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
 from foldlog.client.outcomes import CommandRefused
+from foldlog.client.session import Session
 from foldlog.log.blobs import open_blobs
 from foldlog.log.partition import partition_for
 from foldlog.processors.store.views_codec import view_hashes
@@ -15,7 +16,7 @@ from foldlog.reports.replay import Replay
 from foldlog.schemas import codec
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from foldlog.tests.cli.harness import make_shell
-from foldlog.tests.client.branching.branched import answers_of, lines_of, talk
+from foldlog.tests.client.branching.branched import answers_of, lines_of, talk, views_of
 from foldlog.tests.kit.played import settings_in
 from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.web.gateway.tail import Tail
@@ -33,7 +34,7 @@ def poison(client, session_id="s1", value=POISON, headers=HEADERS) -> int:
 def say_to_frozen(client, word: str) -> None:
     """Send a message to a frozen session. It takes effect only after a skip."""
     with pytest.raises(CommandRefused, match=r"takes effect once .*`foldlog skip`"):
-        client.say("s1", f"say {word}", message_id=f"m-{word}")
+        Session(client, "s1").say(f"say {word}", message_id=f"m-{word}")
 
 
 class OneByOne:
@@ -64,13 +65,13 @@ def test_law_13_a_session_continues_without_the_record_and_later_events_take_eff
     played = talk(client, "s1", "one")
     offset = poison(client)
     say_to_frozen(client, "two")
-    skipped = client.skip("s1", reason="a bad deploy")
+    skipped = client.branching().skip("s1", reason="a bad deploy")
     assert (skipped.offset, skipped.uncounted) == (offset, ())
-    views = client.views("s1")
+    views = views_of(client, "s1")
     assert views.frozen is None and views.turn.open and views.skipped == (offset,)
     played.fold = client.fold("s1")
     played.answer("here is two")
-    assert answers_of(client.views("s1")) == ["here is one", "here is two"]
+    assert answers_of(views_of(client, "s1")) == ["here is one", "here is two"]
 
 
 def test_every_reader_folds_a_skip_to_the_same_views(client, tmp_path):
@@ -80,9 +81,9 @@ def test_every_reader_folds_a_skip_to_the_same_views(client, tmp_path):
     poison(client)
     say_to_frozen(client, "two")
     assert gateway_views(client, tmp_path / "before").frozen is not None
-    client.skip("s1")
+    client.branching().skip("s1")
     talk(client, "s1", "three")
-    ours = view_hashes(client.views("s1"))
+    ours = view_hashes(views_of(client, "s1"))
     assert view_hashes(gateway_views(client, tmp_path / "before")) == ours
     assert view_hashes(gateway_views(client, tmp_path / "fresh")) == ours
     assert view_hashes(gateway_views(client, tmp_path / "fresh")) == ours, "as it was stored"
@@ -111,11 +112,11 @@ def test_a_version_that_understands_a_skipped_record_still_skips_it(client, tmp_
         patch.setattr(codec, "decode", old_version)
         poison(client, value=value, headers=headers)
         say_to_frozen(client, "two")
-        client.skip("s1")
+        client.branching().skip("s1")
         played = talk(client, "s1", "three")
-        then = view_hashes(client.views("s1"))
+        then = view_hashes(views_of(client, "s1"))
         assert played
-    assert view_hashes(client.views("s1")) == then
+    assert view_hashes(views_of(client, "s1")) == then
     assert view_hashes(gateway_views(client, tmp_path / "upgraded")) == then
     assert view_hashes(gateway_views(client, tmp_path / "upgraded")) == then, "as it was stored"
 
@@ -124,21 +125,21 @@ def test_a_command_sent_to_a_frozen_session_takes_effect_after_the_skip(client):
     talk(client, "s1", "one")
     poison(client)
     with pytest.raises(CommandRefused):
-        client.lock("s1", "p1")
-    assert client.skip("s1").decision.views.state.project_id == "p1"
+        Session(client, "s1").lock("p1")
+    assert client.branching().skip("s1").decision.views.state.project_id == "p1"
 
 
 def test_a_fork_of_a_session_with_a_skip_begins_as_it_is(client):
     talk(client, "s1", "one")
     poison(client)
-    client.skip("s1")
+    client.branching().skip("s1")
     talk(client, "s1", "two")
-    client.fork("s1", name="f1")
-    fork = client.views("f1")
-    assert fork.frozen is None and lines_of(fork) == lines_of(client.views("s1"))
+    client.branching().fork("s1", name="f1")
+    fork = views_of(client, "f1")
+    assert fork.frozen is None and lines_of(fork) == lines_of(views_of(client, "s1"))
     offset = poison(client, "f1")
-    assert client.skip("f1").offset == offset, "a fork can be skipped too"
-    assert lines_of(client.views("f1")) == lines_of(fork)
+    assert client.branching().skip("f1").offset == offset, "a fork can be skipped too"
+    assert lines_of(views_of(client, "f1")) == lines_of(fork)
     talk(client, "f1", "three")
 
 
@@ -146,10 +147,10 @@ def test_each_record_that_freezes_a_session_is_skipped_separately(client):
     talk(client, "s1", "one")
     first, second = poison(client), poison(client)
     say_to_frozen(client, "two")
-    again = client.skip("s1", first).decision.views
+    again = client.branching().skip("s1", first).decision.views
     assert again.frozen.offset == second and again.skipped == (first,)
-    assert client.skip("s1", second).decision.views.turn.open
-    assert client.views("s1").skipped == (first, second)
+    assert client.branching().skip("s1", second).decision.views.turn.open
+    assert views_of(client, "s1").skipped == (first, second)
 
 
 @pytest.mark.parametrize("records", [1, 2])
@@ -158,49 +159,49 @@ def test_a_name_that_was_poisoned_before_it_was_opened_can_be_used(client, tmp_p
     offsets = tuple(poison(client) for _ in range(records))
     assert gateway_views(client, tmp_path / "before") is None
     for offset in offsets:
-        views = client.skip("s1", offset).decision.views
+        views = client.branching().skip("s1", offset).decision.views
     assert (views.frozen, views.skipped, views.turn.known) == (None, offsets, False)
     talk(client, "s1", "one")
-    ours = view_hashes(client.views("s1"))
-    assert answers_of(client.views("s1")) == ["here is one"]
+    ours = view_hashes(views_of(client, "s1"))
+    assert answers_of(views_of(client, "s1")) == ["here is one"]
     assert view_hashes(gateway_views(client, tmp_path / "before")) == ours
     assert view_hashes(gateway_views(client, tmp_path / "fresh")) == ours
     with pytest.raises(CanNotFork, match="is not frozen"):
-        client.skip("s1")
+        client.branching().skip("s1")
 
 
 def test_an_opening_that_was_sent_after_the_poison_takes_effect_with_the_skip(client, tmp_path):
     offset = poison(client)
-    client.sessions.open("s1", agent="default", user="ana")
-    with Client(settings_in(tmp_path, "eve"), client.log) as someone:
+    client.writer.open("s1", agent="default", user="ana")
+    with LogClient(settings_in(tmp_path, "eve"), client.log) as someone:
         with pytest.raises(CanNotFork, match="belongs to another user"):
-            someone.skip("s1", offset)
-    views = client.skip("s1", offset).decision.views
+            someone.branching().skip("s1", offset)
+    views = client.branching().skip("s1", offset).decision.views
     assert (views.frozen, views.state.user_id) == (None, "ana")
     talk(client, "s1", "one")
-    client.fork("s1", name="f1")
-    assert lines_of(client.views("f1")) == lines_of(client.views("s1"))
+    client.branching().fork("s1", name="f1")
+    assert lines_of(views_of(client, "f1")) == lines_of(views_of(client, "s1"))
     again = poison(client)
-    assert client.skip("s1").offset == again, "also after the opening was in a seed"
-    assert answers_of(client.views("s1")) == ["here is one"]
+    assert client.branching().skip("s1").offset == again, "also after the opening was in a seed"
+    assert answers_of(views_of(client, "s1")) == ["here is one"]
 
 
 def test_law_3_only_the_owner_skips_in_the_fold(client):
     """A RECORD_SKIPPED of another user whose seed has the owner's opening changes nothing."""
     offset = poison(client)
-    client.sessions.open("s1", agent="default", user="ana")
+    client.writer.open("s1", agent="default", user="ana")
     partition = partition_for("s1", len(client.log.end_offsets(SESSION_EVENTS)))
     opening = client.log.records(SESSION_EVENTS, partition)[offset + 1 :]
     seed = store_seed(open_blobs(client.settings), "s1", opening, None)
-    skip_record(client.sessions, "s1", offset, seed, user="eve")
+    skip_record(client.writer, "s1", offset, seed, user="eve")
     with client.fold("s1") as folded:
         assert folded.to_end().frozen.offset == offset
-    assert client.skip("s1").decision.views.state.user_id == "ana"
+    assert client.branching().skip("s1").decision.views.state.user_id == "ana"
 
 
 def test_doctor_does_not_advise_a_skip_for_a_key_that_can_be_no_session(tmp_path, capsys):
     shell = make_shell(tmp_path, capsys)
-    with Client(shell.settings, shell.log) as client:
+    with LogClient(shell.settings, shell.log) as client:
         poison(client, "no id")
         home = partition_for("s1", len(client.log.end_offsets(SESSION_EVENTS)))
         client.log.store(SESSION_EVENTS, (home + 1) % 4, b"s1", POISON, HEADERS)
@@ -226,37 +227,37 @@ def test_bad_input_only_the_record_that_froze_a_session_can_be_skipped(
     poison(client)
     ends = client.log.end_offsets(SESSION_EVENTS)
     with (
-        Client(settings_in(tmp_path, user), client.log) as someone,
+        LogClient(settings_in(tmp_path, user), client.log) as someone,
         pytest.raises(CanNotFork, match=why),
     ):
-        someone.skip(session_id, offset)
+        someone.branching().skip(session_id, offset)
     assert client.log.end_offsets(SESSION_EVENTS) == ends
 
 
 def test_law_3_a_duplicate_skip_takes_effect_once(client):
     talk(client, "s1", "one")
     poison(client)
-    written = client.skip("s1").decision.offset
+    written = client.branching().skip("s1").decision.offset
     talk(client, "s1", "two")
-    before = client.views("s1")
+    before = views_of(client, "s1")
     partition = partition_for("s1", len(client.log.end_offsets(SESSION_EVENTS)))
     record = client.log.records(SESSION_EVENTS, partition)[written]
     poison(client, value=record.value, headers=record.headers)
-    assert client.views("s1") == before
+    assert views_of(client, "s1") == before
 
 
 def test_a_skip_whose_seed_is_lost_leaves_the_session_frozen(client):
     talk(client, "s1", "one")
     offset = poison(client)
-    client.skip("s1")
+    client.branching().skip("s1")
     for path in client.settings.blobs_dir.glob("??/*"):
         path.unlink()
-    assert client.views("s1").frozen.offset == offset
+    assert views_of(client, "s1").frozen.offset == offset
 
 
 def test_doctor_names_the_record_and_the_command_that_skips_it(tmp_path, capsys):
     shell = make_shell(tmp_path, capsys)
-    with Client(shell.settings, shell.log) as client:
+    with LogClient(shell.settings, shell.log) as client:
         talk(client, "s1", "one")
         offset = poison(client)
     found = [f for f in shell("doctor --json").json if f["check"] == "frozen"]
@@ -288,11 +289,11 @@ def test_a_skipped_dead_letter_is_not_a_problem_for_doctor(tmp_path, capsys):
         found = [f for f in shell("doctor --json").json if f["check"] == "dead letters"]
         return [(f["level"], f["text"]) for f in found]
 
-    with Client(shell.settings, shell.log) as client:
+    with LogClient(shell.settings, shell.log) as client:
         for name in ("s1", "s2"):
             talk(client, name, "one")
             dead_letter(shell.log, name, poison(client, name))
-        first, second = (client.views(name).frozen.offset for name in ("s1", "s2"))
+        first, second = (views_of(client, name).frozen.offset for name in ("s1", "s2"))
         dead_letter(shell.log, "s4", first)  # the same offset, in another partition
     assert letters()[0] == ("problem", "3 records could not be decoded; the last of them:")
     assert shell("skip s1").code == 0
@@ -308,7 +309,7 @@ def test_a_skipped_dead_letter_is_not_a_problem_for_doctor(tmp_path, capsys):
 
 def test_doctor_reports_that_all_dead_letters_were_skipped(tmp_path, capsys):
     shell = make_shell(tmp_path, capsys)
-    with Client(shell.settings, shell.log) as client:
+    with LogClient(shell.settings, shell.log) as client:
         talk(client, "s1", "one")
         for _ in range(7):  # more than LETTERS_MAX
             dead_letter(shell.log, "s1", poison(client))

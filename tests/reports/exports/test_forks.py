@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
 from foldlog.client.session_fold import SessionFold
 from foldlog.log.bundle_file import read_bundle
 from foldlog.processors.advice.prices import list_prices
@@ -26,17 +26,17 @@ def forked(tmp_path):
     played.propose("buying", ("charge", {"cents": 3}))
     played.run_tool("charged")
     played.answer("done")
-    client = Client(settings, log, user="ana")
-    client.fork("s1", name="f1")
+    client = LogClient(settings, log, user="ana")
+    client.branching().fork("s1", name="f1")
     sessions.say("f1", "fork", message_id="m2")
     branch = Played(log, "f1")
     branch.fold = SessionFold(log, "f1", read=client.read_blob)
     branch.answer("yes")
-    client.fork("f1", name="f2")
+    client.branching().fork("f1", name="f2")
     return client
 
 
-def exported(client: Client, name: str, session: str, path):
+def exported(client: LogClient, name: str, session: str, path):
     contents = Contents(client.read_blob)
     job = Export(client.log, (session,), contents, list_prices(), path, False, lambda *_: None)
     FORMATS[name].write(job)

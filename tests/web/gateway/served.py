@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx2 as httpx
 
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
 from foldlog.log import Log, Settings
 from foldlog.log.errors import Retry
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -89,7 +89,7 @@ def served(
 ) -> Iterator[Served]:
     """Run a gateway over a log until the block ends. `directory`: where the gateway keeps its
     stores. `port`: the port of a stopped gateway to replace."""
-    client = Client(settings, log, channel="gateway")
+    client = LogClient(settings, log, channel="gateway")
     output: list[str] = []
     gateway = Gateway(client, Access(settings.user, secret, origins), directory, output.append)
     listening = listen("127.0.0.1", port)

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
+from foldlog.client.session import Session
 from foldlog.local.messages_api import Reply, Rule, Script, ScriptedServer, text
 from foldlog.log import Settings, open_log
 from foldlog.schemas import events as ev
@@ -104,12 +105,12 @@ def test_beyond_1_viewers_see_one_conversation_when_worker_and_gateway_are_kille
     log = open_log(settings)
     log.apply_topics(topics(settings.partitions))
     script = Script([story_for(1, "never"), story_for(2, "go on")])
-    with ScriptedServer(script=script) as server, Client(settings, log) as client:
+    with ScriptedServer(script=script) as server, LogClient(settings, log) as client:
         with process(settings, server.base_url, "worker", "--supervise"):
             with client.fold("story", chunks=True) as folded:
-                client.say_on(folded, "tell me")
+                Session(client, "story").say("tell me")
                 screens = asyncio.run(_killed(settings, server, folded))
-                client_views = client.views("story")
+                client_views = Session(client, "story").views()
     log.close()
     first = screens[0].lines
     assert [screen.lines for screen in screens if screen.lines != first] == []

@@ -244,7 +244,7 @@ class Full:
 def test_S2_4_a_stream_continues_when_a_shown_answer_cannot_be_recorded(
     gateway, ana, log, monkeypatch
 ):
-    sessions = gateway.gateway.client.sessions
+    sessions = gateway.gateway.client.writer
     full = Full(sessions.producer)
     monkeypatch.setattr(sessions, "_producer", full)
     post(ana, "/full/messages", text="one")

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from foldlog.client.client import Client
+from foldlog.client.log_client import LogClient
+from foldlog.client.session import Session
 from foldlog.client.session_fold import SessionFold
 from foldlog.local.messages_api import Reply, Rule, Script, ScriptedServer, text
 from foldlog.log import open_log
@@ -70,8 +71,8 @@ def test_S2_9_a_killed_workers_answer_is_resumed_and_every_viewer_sees_it_whole(
     log = open_log(settings)
     log.apply_topics(topics(settings.partitions))
     with ScriptedServer(script=Script([Rule(reply=tell)])) as server:
-        with Client(settings, log) as client, client.fold("story", chunks=True) as folded:
-            client.say_on(folded, "tell me", agent="teller")
+        with LogClient(settings, log) as client, client.fold("story", chunks=True) as folded:
+            Session(client, "story", "teller").say("tell me")
             viewers = asyncio.run(_killed(settings, server, folded, tmp_path))
         calls = server.calls()
     (resumed,) = [seen.entry.event for seen in _all(log) if _is(seen, ev.GenResumed)]

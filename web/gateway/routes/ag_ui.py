@@ -14,10 +14,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ....client.calls import UnknownCall, call_named, key_of
+from ....client.commands import Commands
 from ....client.history import Frame
 from ....client.outcomes import demand
 from ....processors.fold.projections.transcript import Line
-from ....processors.fold.projections.turn_view import Call, TurnView
+from ....processors.fold.projections.turn_view import TurnView
 from ....producers.checks import Invalid
 from ....producers.sessions import Receipt
 from ....schemas.canonical import compact
@@ -102,7 +103,8 @@ async def _answer_interrupts(
     """
     if not wanted.resume:
         return []
-    rulings, answers, views = [], [], gateway.views(request, wanted.thread)
+    rulings, answers, on = [], [], gateway.commands(request, wanted.thread)
+    views = on.views
     for interrupt, payload in wanted.resume:
         key = key_of(views, interrupt)
         reason = reason_of(views, key, payload)
@@ -114,31 +116,22 @@ async def _answer_interrupts(
         if decided is not None:
             rulings.append(_earlier(answer or Answer(key), decided))
             continue
-        call = call_named(views, interrupt)
+        call_named(views, interrupt)
         if answer is not None:
-            demand_report(answer.outcome, answer.report)
-            answers.append((call, answer))
-    for call, answer in answers:
-        rulings.append(await _send_answer(gateway, request, wanted, call, answer))
+            demand_report(answer.outcome, answer.options.get("report", ""))
+            answers.append(answer)
+    for answer in answers:
+        rulings.append(await _send_answer(gateway, on, answer))
     return rulings
 
 
-async def _send_answer(
-    gateway: Gateway, request: Request, wanted: RunInput, call: Call, answer: Answer
-) -> _Ruling:
+async def _send_answer(gateway: Gateway, on: Commands, answer: Answer) -> _Ruling:
     """Send one answer. Another person may decide the call, or end the turn, at the same moment."""
-    sessions, session_id = gateway.client.sessions, gateway.views(request, wanted.thread).session_id
-    options: dict[str, Any] = {"user": gateway.user(request)}
-    if answer.decision is not None:
-        options |= {"args_sha256": call.args_sha256, "remember": answer.remember}
-        command: Callable[..., Receipt] = sessions.decide
-    else:
-        options |= {"report": answer.report}
-        command = sessions.resolve
-    receipt = await gateway.blocking(command, session_id, call.key, answer.word, **options)
+    write: Callable[..., Receipt] = on.resolve if answer.decision is None else on.decide
+    receipt = await gateway.blocking(write, answer.call, answer.word, **answer.options)
     decision = await gateway.hub.decision(receipt.session_id, receipt.offset)
     reason = DOUBT if answer.decision is None else APPROVAL
-    decided = decided_by(decision.views, call.key, reason)
+    decided = decided_by(decision.views, answer.call, reason)
     if decided is not None and decided.offset != receipt.offset:
         return _earlier(answer, decided)
     closing = decision.views.turn.closing
@@ -185,10 +178,8 @@ async def _send_messages(gateway: Gateway, request: Request, wanted: RunInput) -
             offsets[new["id"]] = received.offset
             continue
         content = await gateway.blocking(content_of, new, gateway.store_attachment)
-        options = {"agent": wanted.agent, "when_busy": wanted.when_busy, "channel": CHANNEL}
-        _, receipt = await post_message(
-            gateway, caller, wanted.thread, content, message_id=new["id"], **options
-        )
+        options = {"message_id": new["id"], "channel": CHANNEL, **wanted.options}
+        _, receipt = await post_message(gateway, caller, wanted.thread, content, **options)
         offsets[new["id"]] = receipt.offset
     return offsets
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ....client.calls import call_named
+from ....client.commands import Commands
 from ....client.contents import blocks_of, whole
 from ....client.outcomes import UnknownMessage
 from ....client.transcript_stream import LineAdded, Shown
@@ -39,7 +39,7 @@ from ..json_bodies import JsonRoute
 from ..names import edited_id
 from ..parts import Gateway
 from ..subscriptions import Subscription
-from .plain import cancel_turn, decision_json, post_message
+from .plain import decision_json, post_message
 
 CHANNEL = "ai-sdk"
 """The channel recorded for messages received by these routes, and for their answers."""
@@ -134,7 +134,8 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
         turn = _named_turn(body) or (open_turn.number if open_turn.open else None)
         if turn is None:
             return {"session_id": views.session_id, "stopped": False, "turn": None}
-        decision = await cancel_turn(gateway, request, session_id, turn=turn, reason="stop")
+        on = gateway.commands(request, session_id)
+        decision = await gateway.rule(on, Commands.cancel, turn=turn, reason="stop")
         return decision_json(decision, stopped=True) | {"turn": turn}
 
     @routes.post("/{session_id}/approvals")
@@ -161,11 +162,9 @@ async def _send_message(gateway: Gateway, request: Request, wanted: ChatRequest)
     """
     assert wanted.message is not None
     content = await gateway.blocking(content_of, wanted.message, gateway.store_attachment)
-    options = {"agent": wanted.agent, "when_busy": wanted.when_busy, "channel": CHANNEL}
     message_id, caller = wanted.message["id"], gateway.caller(request)
-    await post_message(
-        gateway, caller, wanted.session_id, content, message_id=message_id, **options
-    )
+    options = {"message_id": message_id, "channel": CHANNEL, **wanted.options}
+    await post_message(gateway, caller, wanted.session_id, content, agent=wanted.agent, **options)
     return message_id
 
 
@@ -188,18 +187,9 @@ async def _answer_approvals(gateway: Gateway, request: Request, wanted: ChatRequ
 
 
 async def _decide(gateway: Gateway, request: Request, session_id: str, answer: Answer) -> None:
-    views = gateway.views(request, session_id)
-    call = call_named(views, answer.call)
-    receipt = await gateway.blocking(
-        gateway.client.sessions.decide,
-        views.session_id,
-        call.key,
-        answer.decision,
-        args_sha256=answer.args_sha256,
-        remember=answer.remember,
-        user=gateway.user(request),
-    )
-    await gateway.decision(receipt)
+    on = gateway.commands(request, session_id)
+    options = {"args_sha256": answer.args_sha256, **answer.options}
+    await gateway.rule(on, Commands.decide, answer.call, answer.decision, **options)
 
 
 def _is_pending(views: SessionViews, key: str) -> bool:
@@ -253,7 +243,7 @@ async def _edits(gateway: Gateway, request: Request, wanted: ChatRequest) -> boo
 
 def _repeats(gateway: Gateway, message: Mapping[str, Any], received: Received) -> bool:
     """Whether a message has the content of a message that was received. Blocking."""
-    body = gateway.client.sessions.body(content_json(content_of(message, gateway.store_attachment)))
+    body = gateway.client.writer.body(content_json(content_of(message, gateway.store_attachment)))
     return message_sha("user", body) == received.sha256
 
 

@@ -11,20 +11,19 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....client.calls import call_named, demand_match, demand_unresolved
-from ....client.client import DEFAULT_AGENT
+from ....client.commands import DEFAULT_AGENT, Commands
 from ....client.contents import plain
 from ....client.history import Frame, Place, history
 from ....client.outcomes import Decision
 from ....client.show import summary
 from ....client.transcript_stream import LineAdded
-from ....client.unanswered import demand_agent
 from ....processors.fold.projections.turn_view import Call, is_open
 from ....producers.checks import Invalid, an_id, content_json
+from ....producers.options import REMEMBER, WHEN_BUSY, Option
 from ....producers.sessions import Receipt, new_session_id
 from ....schemas.canonical import compact
 from ....schemas.enums import Resolution
@@ -62,7 +61,14 @@ class Opening(RequestBody):
     agent: str = DEFAULT_AGENT
 
 
-class Message(RequestBody):
+def _with_option(option: Option) -> Any:
+    """A request body that has this option."""
+    words = bool if option.words is None else Literal[tuple(map(str, option.words))]
+    fields: Any = {option.name: (words, option.default)}
+    return create_model(option.name, __base__=RequestBody, **fields)
+
+
+class Message(_with_option(WHEN_BUSY)):  # type: ignore[misc]
     """A message to send.
 
     If the session already has a message with this message_id, this message has no effect. The
@@ -71,7 +77,6 @@ class Message(RequestBody):
 
     text: str
     message_id: str | None = None
-    when_busy: Literal["queue", "interrupt", "steer"] = "queue"
     agent: str | None = None
 
 
@@ -85,7 +90,7 @@ class Cancel(RequestBody):
     cancel_id: str | None = None
 
 
-class Approval(RequestBody):
+class Approval(_with_option(REMEMBER)):  # type: ignore[misc]
     """Allow or deny a call.
 
     The answer is valid only for arguments with the SHA-256 given here.
@@ -93,8 +98,7 @@ class Approval(RequestBody):
 
     decision: Literal["allow", "deny"]
     args_sha256: str | None = None
-    remember: bool = False
-    remember_like: dict[str, str] | None = None
+    like: dict[str, str] | None = Field(None, alias="remember_like")
 
 
 class Report(RequestBody):
@@ -210,65 +214,50 @@ def _session_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions/{session_id}/messages")
     async def say(request: Request, session_id: str, body: Message) -> Any:
         """Send a message. Opens the session if it does not exist."""
+        options = body.model_dump(exclude={"text"})
         decision, receipt = await post_message(
-            gateway,
-            gateway.caller(request),
-            session_id,
-            body.text,
-            message_id=body.message_id,
-            when_busy=body.when_busy,
-            agent=body.agent,
-            channel=CHANNEL,
+            gateway, gateway.caller(request), session_id, body.text, channel=CHANNEL, **options
         )
         return decision_json(decision, message_id=receipt.id)
 
     @routes.post("/sessions/{session_id}/terminate")
     async def terminate(request: Request, session_id: str, body: Ending) -> Any:
         """End a session permanently."""
-        return await _command(gateway, request, session_id, "terminate", reason=body.reason)
+        on = gateway.commands(request, session_id)
+        return decision_json(await gateway.rule(on, Commands.terminate, reason=body.reason))
 
 
 def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
-    command = partial(_command, gateway)
-
     @routes.post("/sessions/{session_id}/cancel")
     async def cancel(request: Request, session_id: str, body: Cancel) -> Any:
         """Stop the running turn, if it is the turn that the user saw."""
-        return decision_json(await cancel_turn(gateway, request, session_id, **body.model_dump()))
+        on = gateway.commands(request, session_id)
+        return decision_json(await gateway.rule(on, Commands.cancel, **body.model_dump()))
 
     @routes.post("/sessions/{session_id}/calls/{call}/decide")
     async def decide(request: Request, session_id: str, call: str, body: Approval) -> Any:
         """Allow or deny a call that waits for approval."""
-        pending = call_named(gateway.views(request, session_id), call)
-        if body.remember_like:
-            demand_match(pending, body.remember_like, gateway.read_blob)
-        options = {
-            "args_sha256": body.args_sha256 or pending.args_sha256,
-            "remember": body.remember,
-            "like": body.remember_like,
-        }
-        return await command(request, session_id, "decide", pending.key, body.decision, **options)
+        on = gateway.commands(request, session_id)
+        return decision_json(await gateway.rule(on, Commands.decide, call, **body.model_dump()))
 
     @routes.post("/sessions/{session_id}/calls/{call}/resolve")
     async def resolve(request: Request, session_id: str, call: str, body: Report) -> Any:
         """Report what happened to a call in doubt."""
-        views, outcome, report = gateway.views(request, session_id), body.outcome, body.report
-        demand_report(outcome, report)
-        demand_unresolved(views, call, outcome, report, gateway.read_blob)
-        key = call_named(views, call).key
-        return await command(request, session_id, "resolve", key, outcome, report=report)
+        on = gateway.commands(request, session_id)
+        demand_report(body.outcome, body.report)
+        return decision_json(await gateway.rule(on, Commands.resolve, call, **body.model_dump()))
 
     @routes.post("/sessions/{session_id}/phase")
     async def phase(request: Request, session_id: str, body: Phase) -> Any:
         """Trigger a phase transition."""
-        options = {"command_id": body.command_id}
-        return await command(request, session_id, "trigger", body.trigger, **options)
+        on = gateway.commands(request, session_id)
+        return decision_json(await gateway.rule(on, Commands.trigger, **body.model_dump()))
 
     @routes.post("/sessions/{session_id}/project")
     async def project(request: Request, session_id: str, body: Project) -> Any:
         """Lock a session to a project."""
-        options = {"command_id": body.command_id}
-        return await command(request, session_id, "lock", body.project_id, **options)
+        on = gateway.commands(request, session_id)
+        return decision_json(await gateway.rule(on, Commands.lock, **body.model_dump()))
 
 
 # -- used by the other protocols' routes too -------------------------------------------------------
@@ -277,7 +266,7 @@ def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
 async def create_session(gateway: Gateway, user: str, session_id: str, agent: str) -> Decision:
     """Open a session for a user, and wait for the ruling. Raises CommandRefused, Invalid."""
     receipt = await gateway.blocking(
-        gateway.client.sessions.open, session_id, agent=agent, user=user
+        gateway.client.writer.open, session_id, agent=agent, user=user
     )
     return await gateway.decision(receipt)
 
@@ -288,17 +277,15 @@ async def post_message(
     """Send a user's message to a session, which may be new. Raises NobodyAnswers, CommandRefused.
     """
     session_id = gateway.session_id(caller, name)
-    views, agent = gateway.views_or_none(caller, name), agent or DEFAULT_AGENT
-    if views is not None:
-        demand_agent(views)
-    else:
+    views = gateway.views_or_none(caller, name)
+    if views is None:
         # An invalid message does not open a session.
         await gateway.blocking(content_json, content)
         an_id("message_id", options.get("message_id") or "none")
-        await create_session(gateway, caller.user, session_id, agent)
-    receipt = await gateway.blocking(
-        gateway.client.sessions.say, session_id, content, user=caller.user, **options
-    )
+        opened = await create_session(gateway, caller.user, session_id, agent or DEFAULT_AGENT)
+        views = opened.views
+    on = Commands(gateway.client.writer, views, caller.user, gateway.read_blob)
+    receipt = await gateway.blocking(on.say, content, **options)
     return await gateway.decision(receipt), receipt
 
 
@@ -307,31 +294,6 @@ def demand_report(outcome: str | None, report: str) -> None:
     if outcome == Resolution.HAPPENED and not report.strip():
         raise Invalid("empty_report", "the report is empty. Nothing was written. State what "
                       "happened: the model gets this text as the call's result.")
-
-
-async def cancel_turn(gateway: Gateway, request: Request, name: str, **options: Any) -> Decision:
-    """Cancel a turn (by default the open turn), if the session is still in the phase `seen_phase`
-    (by default the present phase).
-    """
-    views = gateway.views(request, name)
-    if options.get("turn") is None:
-        options["turn"] = views.turn.number if views.turn.open else None
-    if options.get("seen_phase") is None:
-        options["seen_phase"] = views.state.phase
-    receipt = await gateway.blocking(
-        gateway.client.sessions.cancel, views.session_id, user=gateway.user(request), **options
-    )
-    return await gateway.decision(receipt)
-
-
-async def _command(
-    gateway: Gateway, request: Request, name: str, command: str, *args: Any, **options: Any
-) -> Any:
-    """Send a command to the user's session of this name, and wait for the ruling."""
-    views, method = gateway.views(request, name), getattr(gateway.client.sessions, command)
-    user = gateway.user(request)
-    receipt = await gateway.blocking(method, views.session_id, *args, user=user, **options)
-    return decision_json(await gateway.decision(receipt))
 
 
 def session_json(gateway: Gateway, views) -> dict[str, Any]:

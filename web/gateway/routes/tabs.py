@@ -15,7 +15,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ....client.client import DEFAULT_AGENT
+from ....client.commands import DEFAULT_AGENT, Commands
 from ....producers.sessions import new_session_id
 from ....schemas.canonical import compact
 from ..access import Caller
@@ -25,7 +25,7 @@ from ..parts import Gateway
 from ..subscriptions import HEARTBEAT_S
 from ..tabs import Change, Tabs
 from ..tail import NotReady
-from .plain import RequestBody, cancel_turn, create_session, decision_json
+from .plain import RequestBody, create_session, decision_json
 
 COOKIE = "foldlog_tab_"
 QUEUE_MAX = 256
@@ -80,7 +80,8 @@ def router(gateway: Gateway) -> APIRouter:
         request: Request, session_id: str = Query(), seen_phase: str | None = None
     ) -> Any:
         """Stop the running turn of a session, which may be in another tab of the same user."""
-        return decision_json(await cancel_turn(gateway, request, session_id, seen_phase=seen_phase))
+        on = gateway.commands(request, session_id)
+        return decision_json(await gateway.rule(on, Commands.cancel, seen_phase=seen_phase))
 
     return routes
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ....processors.fold.projections.transcript import Line
 from ....processors.fold.projections.turn_view import Call
+from ....producers.options import REMEMBER
 
 APPROVAL, DOUBT = "tool_approval", "tool_in_doubt"
 """Reasons of an interrupt."""
@@ -19,7 +20,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "type": "object",
         "properties": {
             "approved": {"type": "boolean"},
-            "remember": {
+            REMEMBER.name: {
                 "type": "boolean",
                 "description": "Allow later calls of the tool with exactly these arguments, too.",
             },

@@ -8,8 +8,9 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ....producers.checks import Invalid, a_word, an_id
-from ....schemas.enums import Decision, Resolution, WhenBusy
+from ....producers.checks import Invalid, an_id
+from ....producers.options import REMEMBER, WHEN_BUSY
+from ....schemas.enums import Decision, Resolution
 from .calls import APPROVAL, SCHEMAS
 from .events import VERSION
 from .messages import Message
@@ -28,24 +29,22 @@ class RunInput(NamedTuple):
     """A client's request. messages: all messages that the client has. resume: the answers, by the
     keys of the calls.
 
-    agent (for a new session), when_busy (for a busy session): options in forwardedProps.
+    options: those of the newest messages, in forwardedProps, and the agent of a new session.
     """
 
     thread: str
     messages: list[Message]
     resume: list[tuple[str, dict[str, Any] | None]]
-    agent: str | None
-    when_busy: str
+    options: Mapping[str, Any]
 
 
 class Answer(NamedTuple):
-    """An answer to an interrupt, in the terms of the log."""
+    """An answer to an interrupt, in the terms of the log. `options`: those of the command."""
 
     call: str
     decision: str | None = None
-    remember: bool = False
     outcome: str | None = None
-    report: str = ""
+    options: Mapping[str, Any] = {}
 
     @property
     def word(self) -> str:
@@ -77,8 +76,7 @@ def run_input(body: Any) -> RunInput:
         an_id("threadId", body.get("threadId", "")),
         [{k: v for k, v in m.items() if v is not None} for m in messages],
         [_resume_entry(entry) for entry in _list(body, "resume")],
-        None if agent is None else an_id("agent", agent),
-        a_word("when_busy", more.get("when_busy", WhenBusy.QUEUE), WhenBusy),
+        {"agent": None if agent is None else an_id("agent", agent), **WHEN_BUSY.of(more)},
     )
 
 
@@ -108,9 +106,9 @@ def answer_to(call: str, payload: dict[str, Any] | None, waits_for: str) -> Answ
         "true or false. Nothing was done.")
     if waits_for == APPROVAL:
         decision = Decision.ALLOW if payload["approved"] else Decision.DENY
-        return Answer(call, decision, remember=payload.get("remember") is True)
+        return Answer(call, decision, options=REMEMBER.of(payload))
     outcome = Resolution.HAPPENED if payload["happened"] else Resolution.DID_NOT_HAPPEN
-    return Answer(call, outcome=outcome, report=str(payload.get("report", "")))
+    return Answer(call, outcome=outcome, options={"report": str(payload.get("report", ""))})
 
 
 def content_of(message: Message, attach: Attach) -> str | list[dict[str, Any]]:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ....producers.checks import Invalid
-from ....schemas.enums import Decision, WhenBusy
+from ....producers.options import REMEMBER, WHEN_BUSY
+from ....schemas.enums import Decision
 from ....schemas.ids import parse_call_key
 
 Attach = Callable[[bytes], dict[str, Any]]
@@ -27,14 +28,15 @@ class Answer(NamedTuple):
     call: str
     args_sha256: str
     decision: Decision
-    remember: bool = False
+    options: Mapping[str, Any]
 
 
 class ChatRequest(NamedTuple):
     """A client's request. message: the user's newest message; None if it only answers approvals.
     about: the id of the message to edit, regenerate or continue. before: the id of the message
-    before the newest message. answer: the id of the newest answer that the client has. forks:
-    whether the client follows the fork in which an edited message is answered.
+    before the newest message. answer: the id of the newest answer that the client has. options:
+    those of the newest message. forks: whether the client follows the fork in which an edited
+    message is answered.
     """
 
     session_id: str
@@ -44,7 +46,7 @@ class ChatRequest(NamedTuple):
     about: str
     before: str
     answer: str
-    when_busy: str
+    options: Mapping[str, Any]
     agent: str | None
     forks: bool
 
@@ -78,7 +80,7 @@ def chat_request(body: Any) -> ChatRequest:
         str(body.get("messageId") or ""),
         str(messages[-2].get("id")) if len(messages) > 1 else "",
         str(last_answer[0].get("id")) if last_answer else "",
-        str(body.get("when_busy") or WhenBusy.QUEUE),
+        WHEN_BUSY.of(body),
         body["agent"] if isinstance(body.get("agent"), str) else None,
         body.get("on_edit") == FORK,
     )
@@ -108,7 +110,7 @@ def answer_of(approval: Mapping[str, Any]) -> Answer:
         raise Invalid("invalid", "an approval must have the `id` of its request, and `approved`: "
         "true or false. Nothing was done.")
     decision = Decision.ALLOW if approved else Decision.DENY
-    return Answer(call, sha256, decision, approval.get("remember") is True)
+    return Answer(call, sha256, decision, REMEMBER.of(approval))
 
 
 def content_of(message: Mapping[str, Any], attach: Attach) -> list[dict[str, Any]]:
