@@ -27,8 +27,8 @@ from ..fold.views import Frozen, SessionViews, initial
 from . import views_codec
 from .rocks import DiskFailed, RocksBackend
 
-LAYOUT = 18  # increment it when the keys, or the views that the folds store, change
-FOLDS = "dac2f68b93bb637f"
+LAYOUT = 19  # increment it when the keys, or the views that the folds store, change
+FOLDS = "74b8c246d0d67845"
 
 
 @cache
