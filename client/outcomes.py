@@ -21,7 +21,7 @@ from ..schemas.enums import EndReason
 from ..schemas.events.parts import ReadBlob
 from .contents import no_text, text_of_body
 from .session_fold import SessionFold
-from .waiting import what_it_waits_for, who_lacks
+from .waiting import what_it_waits_for
 
 PATIENCE_S = 5.0
 """After how many seconds without progress a waiting caller gets the reason."""
@@ -256,8 +256,7 @@ def answer_of(
         patience.look(folded.views, folded.holders)
         if stop() or time.monotonic() > deadline:
             waits = what_it_waits_for(folded.views, folded.holders)
-            lacks = who_lacks(folded.views.turn.agent, folded.holders)
-            settles = waits.text if waits.person or waits.text == lacks else ""
+            settles = waits.text if waits.person or waits.lacks else ""
             when = "that is settled" if settles else "a worker runs"
             raise NoAnswerYet(
                 f"message {message_id} of session {folded.session_id} is not answered yet"
