@@ -71,11 +71,11 @@ def demand_unresolved(
     if not lines or any(call.status in ("doubt", "contradicted") for call in calls):
         return
     earlier = whole(lines[-1].body, read).decode("utf-8", "replace")
-    if calls and lines[-1].text == outcome and report in ("", earlier):
+    if calls and lines[-1].code == outcome and report in ("", earlier):
         return
     if len(earlier) > _REPORT_CHARS_MAX:
         earlier = earlier[:_REPORT_CHARS_MAX] + "..."
-    outcome_text = _WORDS.get(lines[-1].text, lines[-1].text)
+    outcome_text = _WORDS.get(lines[-1].code, lines[-1].code)
     outcome_text += f" ({earlier})" if earlier else ""
     raise AlreadyResolved(
         f"call {key} was already resolved, at offset {lines[-1].offset}: {outcome_text}. Nothing "

@@ -391,13 +391,13 @@ def of_line(
             digest = sha256(content).hexdigest()
             return ApprovalAsked(**call, arguments=_arguments(content), arguments_sha256=digest)
         case "approval":
-            return ApprovalDecided(**call, decision=line.text)
+            return ApprovalDecided(**call, decision=line.code)
         case "result":
-            return ToolFinished(**call, outcome=line.text, text=_text(content))
+            return ToolFinished(**call, outcome=line.code, text=_text(content))
         case "doubt":
             return InDoubt(**call, reason=line.text)
         case "resolved":
-            return DoubtResolved(**call, outcome=line.text, report=_text(content))
+            return DoubtResolved(**call, outcome=line.code, report=_text(content))
         case "attempt" if line.name == "failed":
             return AttemptFailed(**place, reason=line.text)
         case "attempt":

@@ -6,7 +6,6 @@ worker produces the answer to a message, so waiting for it has a time limit and 
 session waits for.
 """
 
-import re
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,15 +21,13 @@ from ..schemas.enums import EndReason
 from ..schemas.events.parts import ReadBlob
 from .contents import no_text, text_of_body
 from .session_fold import SessionFold
-from .waiting import what_it_waits_for, who_lacks
+from .waiting import what_it_waits_for
 
 PATIENCE_S = 5.0
 """After how many seconds without progress a waiting caller gets the reason."""
 
 ANSWER_S = 600.0
 """How long to wait for an answer by default, in seconds; after it the turn still continues."""
-
-_ONE = re.compile(r"^1 (attempt|step|token)s,")
 
 NO_WORKER = (
     "no worker has responded for {seconds:.0f} s; the message is kept. Check that a worker with "
@@ -180,17 +177,10 @@ def why_ended(ended: Line, lines: Lines, session_id: str = "SESSION") -> str:
 
 def _why_ended(ended: Line, lines: Lines) -> str:
     if ended.name == EndReason.FAILED and (failure := last_failure(ended.turn, lines)):
-        attempt, _, reason = failure.partition(": ")
-        used, _, limit = ended.text.partition(" attempts, ")
-        of_all = f" of {used}" if used and limit.startswith(f"{used} ") else ""
-        return f"the model call failed ({attempt}{of_all}): {reason}"
-    return limit_of(ended)
-
-
-def limit_of(ended: Line) -> str:
-    """The limit that ended a turn, and how much of it was used; '' if no limit ended the turn."""
-    text = _ONE.sub(r"1 \1,", ended.text)
-    return text.replace(" 1 are allowed", " 1 is allowed")
+        of_all = f" of {ended.used}" if ended.used and ended.used == ended.limit else ""
+        number = f"attempt {failure.attempt}{of_all}"
+        return f"the model call failed ({number}): {failure.code}: {failure.note}"
+    return ended.text
 
 
 def _without_text(lines: list[Line], read: ReadBlob | None) -> str:
@@ -270,8 +260,7 @@ def answer_of(
         patience.look(folded.views, folded.holders)
         if stop() or time.monotonic() > deadline:
             waits = what_it_waits_for(folded.views, folded.holders)
-            lacks = who_lacks(folded.views.turn.agent, folded.holders)
-            settles = waits.text if waits.person or waits.text == lacks else ""
+            settles = waits.text if waits.person or waits.lacks else ""
             when = "that is settled" if settles else "a worker runs"
             raise NoAnswerYet(
                 f"message {message_id} of session {folded.session_id} is not answered yet"

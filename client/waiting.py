@@ -13,10 +13,12 @@ from ..processors.fold.views import SessionViews
 
 
 class Waits(NamedTuple):
-    """Why a session waits; `text` is '' if unknown. `person`: whether a person has to act."""
+    """Why a session waits; `text` is '' if unknown. `person`: whether a person has to act. `lacks`:
+    whether a worker with the session's agent must start."""
 
     text: str
     person: bool = False
+    lacks: bool = False
 
 
 def asking(turn: TurnView) -> list[Call]:
@@ -66,7 +68,7 @@ def what_it_waits_for(views: SessionViews, holders: PartitionView = INITIAL) -> 
                 person=True,
             )
     if turn.open and (lacks := who_lacks(turn.agent, holders)):
-        return Waits(lacks)
+        return Waits(lacks, lacks=True)
     generation = turn.generation
     if turn.open and generation is not None:
         if generation.status == "failed":

@@ -65,7 +65,7 @@ class Cluster:
     def __init__(self, properties: Mapping[str, Any], timeout_s: float) -> None:
         self._servers = str(properties["bootstrap.servers"])
         self._timeout_s = timeout_s
-        self._reason = _SILENT
+        self._reason: str | None = None  # of the last failed connection, in the client's words
         self._refused = False
         """Whether every known broker has refused a connection since the last response."""
         self._denied: AccessDenied | None = None
@@ -90,9 +90,9 @@ class Cluster:
         """The error to raise when no broker responds, with the reason that the client reported."""
         if self._denied is not None:
             return self._denied
-        if self._reason == _SILENT and self._refused and self._may_be_secured:
+        if self._reason is None and self._refused and self._may_be_secured:
             return unreachable(self._servers, _CLOSED)
-        return unreachable(self._servers, self._reason)
+        return unreachable(self._servers, self._reason or _SILENT)
 
     def _ask(self, method: str, *about: Any, **more: Any) -> Any:
         """Calls a method of the client, and returns its futures."""
@@ -125,7 +125,7 @@ class Cluster:
                 if waited > bound + (0 if self._refused else 1):
                     raise self._unreachable() from error
             else:
-                self._refused, self._denied, self._reason = False, None, _SILENT
+                self._refused, self._denied, self._reason = False, None, None
                 self._may_be_secured = False
                 return found
 

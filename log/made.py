@@ -57,6 +57,7 @@ class LogMoved(TopicMismatch):
             f"was written here, and this log can still be read. Set FOLDLOG_TOPIC_PREFIX={prefix} "
             "(or topic_prefix in foldlog.toml), and `partitions` to the number of that log."
         )
+        self.prefix = prefix
 
 
 class Facts(NamedTuple):

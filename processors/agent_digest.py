@@ -113,15 +113,18 @@ def digest_of_all(agents: Iterable[AgentDigest]) -> str:
     return sha256(json.dumps(named).encode()).hexdigest()[:16]
 
 
-def differences(ours: Iterable[AgentDigest], theirs: Iterable[AgentDigest]) -> list[str]:
+def differences(
+    ours: Iterable[AgentDigest], theirs: Iterable[AgentDigest],
+    our_place: str = "here", their_place: str = "there",
+) -> list[str]:
     """The differences between our agents and another worker's, one line per agent."""
     here, there = _by_name(ours), _by_name(theirs)
     found = []
     for name in sorted(here.keys() | there.keys()):
         if name not in there:
-            found.append(f"agent {name} is only here")
+            found.append(f"agent {name} is only {our_place}")
         elif name not in here:
-            found.append(f"agent {name} is only there")
+            found.append(f"agent {name} is only {their_place}")
         elif here[name] != there[name]:
             found.append(f"agent {name} has another {_parts(here[name], there[name])}")
     more = len(found) - SHOWN_MAX

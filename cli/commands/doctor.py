@@ -9,7 +9,7 @@ import click
 
 from ...log.errors import TopicMissing
 from ...log.made import facts_of, partitions_of
-from ...processors.store.clocks import Reading, in_words
+from ...processors.store.clocks import SET_CLOCK, Reading, off_in_words
 from ...processors.worker.same_agents import GROUP
 from ...schemas import codec, compiled
 from ...schemas.memory_paths import USER, scope_of
@@ -23,12 +23,12 @@ from ...upkeep.doctor import (
     snapshots as check_snapshots,
     usage as check_usage,
 )
-from ...upkeep.doctor.checks import Finding
+from ...upkeep.doctor.findings import Code, Finding, Severity, found
 from ..edge import Edge, example, json_option, pass_edge
 from ..terminal.printing import emit, line
 from ..worker_info import WorkerInfo, worker_info
 
-MARKS = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
+MARKS = {Severity.OK: "ok      ", Severity.NOTE: "note    ", Severity.PROBLEM: "PROBLEM "}
 
 
 @click.command("doctor", epilog=example("foldlog doctor"))
@@ -46,9 +46,9 @@ def doctor_command(edge: Edge, as_json: bool) -> int | None:
     """
     problems = 0
     for finding in _findings(edge, whole=as_json):
-        problems += finding.level == "problem"
+        problems += finding.level is Severity.PROBLEM
         if as_json:
-            emit(finding._asdict())
+            emit(_as_json(finding))
         else:
             line(f"{MARKS[finding.level]}{finding.check}: {finding.text}")
             if finding.do:
@@ -58,6 +58,14 @@ def doctor_command(edge: Edge, as_json: bool) -> int | None:
     return 1 if problems else None
 
 
+def _as_json(finding: Finding) -> dict[str, str]:
+    """`code` and `level` are for programs, the other fields for people."""
+    return {
+        "level": finding.level, "check": finding.check, "code": finding.code,
+        "text": finding.text, "do": finding.do,
+    }
+
+
 def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     """All findings in order.
 
@@ -65,9 +73,9 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     items and the number of the others.
     """
     log, settings = edge.log, edge.settings
-    yield Finding("ok", "broker", f"reachable, cluster {log.identity()}")
+    yield found(Code.BROKER_REACHABLE, cluster=log.identity())
     yield from check_blobs.blob_store(settings)
-    yield Finding("ok", "decoder", compiled.in_words(codec.uses_compiled()))
+    yield found(Code.DECODER, decoder=compiled.in_words(codec.uses_compiled()))
     try:
         yield from checks.topics_as_wanted(log, edge.elsewhere)
         if facts_of(log).moved_to is not None:
@@ -86,7 +94,8 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     yield from check_agents.agents_missing(everything, agents)
     yield from check_agents.workers_agree(everything, (m.instance_id for m in log.members(GROUP)))
     if worker.status is not None:
-        yield from checks.mcp_servers(worker.status.get("mcp", {}))
+        status = worker.status
+        yield from checks.mcp_servers(status.get("mcp_states", {}), status.get("mcp", {}))
     yield from checks.people_wanted(everything)
     yield from checks.refused_to_tools(everything)
     yield from checks.out_of_room(everything)
@@ -105,26 +114,20 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
 
 def _worker(worker: WorkerInfo) -> Iterator[Finding]:
     if worker.status is None and worker.pid is None:
-        yield Finding(
-            "note", "worker", "none runs in this state directory", "foldlog worker, or foldlog dev"
-        )
+        yield found(Code.WORKER_NONE)
     elif worker.status is None:
-        yield Finding(
-            "problem", "worker", f"process {worker.pid} does not answer",
-            "kill it: the next worker resumes where it stopped",
-        )
+        yield found(Code.WORKER_SILENT, pid=worker.pid)
     else:
         status = worker.status
         roles = ", ".join(status.get("roles", ()))
-        yield Finding("ok", "worker", f"{status.get('owner')}, process {worker.pid}, runs {roles}")
+        yield found(
+            Code.WORKER_RUNS, owner=status.get("owner"), pid=worker.pid, roles=roles
+        )
         skew = Reading(0, status.get("clock_skew_ms", 0))
         if skew.is_off:
-            yield Finding("problem", "worker", *in_words(skew.skew_ms).rsplit(". ", 1))
+            yield found(Code.CLOCK_OFF, state=off_in_words(skew.skew_ms), remedy=SET_CLOCK)
         for number, held in status.get("partitions", {}).items():
             for session_id, why in held.get("stuck", {}).items():
-                yield Finding(
-                    "problem", "worker",
-                    f"session {session_id} (partition {number}) is set aside: {why}",
-                    f"report it; foldlog cancel {session_id} ends the turn, and the next message "
-                    "or a restart of the worker tries again",
+                yield found(
+                    Code.SESSION_SET_ASIDE, session=session_id, partition=number, why=why
                 )

@@ -13,7 +13,6 @@ import click
 
 from ...client.contents import event_json, no_text, text_of_body
 from ...client.follow import Follow
-from ...client.outcomes import limit_of
 from ...client.show import (
     VIEWS,
     known,
@@ -241,8 +240,8 @@ def transcript_rows(views: "SessionViews", read: Any) -> list[tuple[str, str]]:
                 parts = (f"[{row.kind} {row.call} {row.name}]", inline, brief(row.text))
                 text = " ".join(part for part in parts if part)
             case "ended":
-                limit = limit_of(row)
-                text = f"[turn {row.turn} ended: {row.name}{limit and f' ({limit})'}]"
+                why = row.text and f" ({row.text})"
+                text = f"[turn {row.turn} ended: {row.name}{why}]"
             case _:
                 text = f"[{' '.join(part for part in (row.kind, row.name, row.text) if part)}]"
         if text.strip():

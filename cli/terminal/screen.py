@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, assert_never
 import click
 
 from ...client.contents import no_text, text_of_body, whole
-from ...client.outcomes import limit_of
 from ...client.transcript_stream import Dropped, LineAdded, Settled, Shown, Token
 from ...client.visible import settled
 from ...log.blobs import BlobError
@@ -188,8 +187,7 @@ class Screen:
                 self.remark(line.text)
             case "ended":
                 if name != "end_turn":
-                    limit = limit_of(line)
-                    detail = limit and f" ({limit})"
+                    detail = line.text and f" ({line.text})"
                     self.remark(f"turn {line.turn} ended: {name}{detail}")
             case "phase" | "project" | "terminated":
                 self.remark(f"{line.kind} {name or line.text}")

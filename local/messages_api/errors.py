@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+SCRIPT_ENDED = "script_ended"
+"""The error code of a request that no rule of the script answers; the API has no such code."""
+
 TYPE_OF_STATUS = {
     400: "invalid_request_error",
     401: "authentication_error",

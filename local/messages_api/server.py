@@ -22,7 +22,7 @@ from .cache import PromptCache, positions_of
 from .conversation import check_conversation
 from .delivery import ClientGone, Delivery, Gates, error_response
 from .distort import noisy, shaped
-from .errors import ApiError, invalid
+from .errors import SCRIPT_ENDED, ApiError, invalid
 from .faults import Stage
 from .journal import Journal
 from .request import ATTEMPT_HEADER, Request, canaries_of, canary_of
@@ -166,7 +166,10 @@ async def messages(http: web.Request) -> web.StreamResponse:
     except Exception as bug:
         return _fail(state, arrived, bug)
     if reply is None:
-        unmatched = invalid(f"scripted server: no rule of script {state.script.name!r} matches")
+        unmatched = invalid(
+            f"scripted server: no rule of script {state.script.name!r} matches",
+            code=SCRIPT_ENDED,
+        )
         return _refuse(state, arrived, unmatched)
     state.journal.note(
         "accepted",

@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,15 +21,7 @@ from ...schemas.enums import EndReason, Role
 from ...schemas.events.parts import ReadBlob
 from ...schemas.tokens import believed, estimate_size
 from ..agent import Agent
-from ..fold.projections.background import (
-    ABORTED,
-    NOT_SUMMARIZED,
-    NOTHING_LEFT,
-    STOPPED,
-    Work,
-    WorkKind,
-    find_work,
-)
+from ..fold.projections.background import Work, WorkKind, find_work
 from ..fold.projections.partition import Holder
 from ..fold.projections.turn_view import Claim
 from ..fold.views import SessionViews
@@ -40,6 +33,7 @@ from ..tools.run import READER, in_thread
 from ..wake.background_tasks import Task, is_made, task_of
 from ..wake.facts import Obligation
 from ..wake.table import Action
+from ..wake.work_ends import WHY_CHARS_MAX, WorkEnd, in_words, without_result
 from .claim_time import claim_clock
 from .effect import Due, Means, Run
 from .models import call as models
@@ -51,8 +45,6 @@ WAIT_S_MAX = 60.0  # between two tries; if the provider asks for more, the work 
 GRACE_S = 5.0  # time after the stop at the deadline, in which a request still reports its usage
 PROVIDERS = "compaction"
 CUT = "[The record ends here: it had become too long, and what should follow is not in it.]"
-WHY_CHARS_MAX = 500
-LOST_CHARS_MAX = 500  # limit of the text that names the lost content
 
 GetClient = Callable[[], Awaitable[Any]]
 Remember = Callable[[str, list[Any]], int]
@@ -87,14 +79,14 @@ class BackgroundWorks:
     def begin(self, due: Due) -> None:
         """See `Kind`. If what the work needs is lost, the conversation continues without it."""
         work = _claimed(due.views, due.obligation)
-        why, task = "", None
+        lost, task = "", None
         try:
             if not is_made(due.views, work):
                 task = task_of(due.views, work, due.agent, self._read_blob)
-        except (BlobMissing, BlobCorrupt) as lost:
-            why = f"what it is made of is lost: {lost}"[:LOST_CHARS_MAX]
+        except (BlobMissing, BlobCorrupt) as error:
+            lost = str(error)
         if task is None:
-            self._effects.report(due.session_id, work_ended(due.views, work, why))
+            self._effects.report(due.session_id, work_ended(due.views, work, lost))
             return
         place = (work.kind, work.upto, work.attempt)
         begin = BeginWork(*place, work.claim, task, due.agent, due.now)
@@ -127,23 +119,24 @@ def _claimed(views: SessionViews, obligation: Obligation) -> Work:
 
 
 def work_ended(views: SessionViews, work: Work, lost: str = "") -> ev.BackgroundDone:
-    """The outcome of claimed work that need not or cannot begin. lost: the reason why the work
-    cannot begin; '' if it need not begin.
+    """The outcome of claimed work that need not or cannot begin. lost: the content that is lost, so
+    that the work cannot begin; '' if it need not begin.
     """
     # A session without messages has nothing to extract, and nothing to retry.
     is_empty = work.kind == WorkKind.MEMORY and not work.stop
     made = not lost and (is_made(views, work) or is_empty)
-    why = ABORTED if work.stop else lost or NOTHING_LEFT
-    return ev.BackgroundDone(
-        kind=work.kind, upto=work.upto, attempt=work.attempt, ok=made, why="" if made else why
+    if made:
+        return ev.BackgroundDone(kind=work.kind, upto=work.upto, attempt=work.attempt, ok=True)
+    code = WorkEnd.CONTENT_LOST if lost else WorkEnd.NOTHING_LEFT
+    return without_result(
+        work.kind, work.upto, work.attempt, WorkEnd.ABORTED if work.stop else code, detail=lost
     )
 
 
 def work_not_begun(kind: str, upto: int, attempt: int, why: str) -> ev.BackgroundDone:
     """The outcome of background work that was claimed but not begun. Another attempt follows."""
-    return ev.BackgroundDone(
-        kind=kind, upto=upto, attempt=attempt, ok=False, why=why, released=True
-    )
+    done = without_result(kind, upto, attempt, WorkEnd.NOT_BEGUN, detail=why)
+    return replace(done, released=True)
 
 
 # -- the run -----------------------------------------------------------------------------------
@@ -158,11 +151,7 @@ def run(session_id: str, begin: BeginWork, means: Means) -> Run:
         remember = partial(means.memory.keep, at=begin.claim.at)
 
     def died(why: str) -> ev.BackgroundDone:
-        kind, upto, attempt = place
-        return ev.BackgroundDone(
-            kind=kind, upto=upto, attempt=attempt,
-            ok=False, why=f"its task died: {why}"[:WHY_CHARS_MAX],
-        )
+        return without_result(*place, WorkEnd.TASK_DIED, detail=why)
 
     return Run(
         Role.BACKGROUND,
@@ -209,7 +198,11 @@ class OutcomeSink(NamedTuple):
 
 
 class UnusableOutput(Exception):
-    """The model's output cannot be used; the message has the reason."""
+    """The work has no result. `code`: why; the message is the reason in words."""
+
+    def __init__(self, code: WorkEnd, **values: Any) -> None:
+        super().__init__(in_words(code, **values))
+        self.code = code
 
 
 async def work(
@@ -230,19 +223,26 @@ async def work(
     many entries were known already; needed for work of the kind `memory`.
     """
     tries: list[ev.Try] = []
-    why, made, ok, limit_s = "", None, False, agent.limits.background_timeout_ms / 1000
-    late = f"it did not end within {agent.limits.background_timeout_ms} ms"
-    ending = asyncio.get_running_loop().call_later(limit_s, stop.request, late)
+    failed: UnusableOutput | None = None
+    note, made, limit_ms = "", None, agent.limits.background_timeout_ms
+    late, limit_s = UnusableOutput(WorkEnd.TOO_LATE, limit_ms=limit_ms), limit_ms / 1000
+    is_late = False
+
+    def expire() -> None:
+        nonlocal is_late
+        is_late = not stop.requested
+        stop.request(str(late))
+
+    ending = asyncio.get_running_loop().call_later(limit_s, expire)
     try:
         async with asyncio.timeout(limit_s + GRACE_S):  # else the work's slot might never be freed
             made = await _run(claim, task, agent, stop, get_client, blobs, tries)
             if isinstance(made, Extraction):
-                why = await _write_memory(made, task.scope, remember)
-        ok = True
-    except UnusableOutput as useless:
-        why = late if stop.why == late else str(useless)
+                note = await _write_memory(made, task.scope, remember)
+    except UnusableOutput as error:
+        failed = late if is_late else error
     except TimeoutError:
-        why = late
+        failed = late
     finally:
         ending.cancel()
     if made is not None and not isinstance(made, Extraction):
@@ -252,12 +252,13 @@ async def work(
         kind=claim.kind,
         upto=claim.upto,
         attempt=claim.attempt,
-        ok=ok,
+        ok=failed is None,
         usage=last.usage,
         model=last.model,
-        why=why[:WHY_CHARS_MAX],
-        released=not ok and stop.leaves,
+        why=(note if failed is None else str(failed))[:WHY_CHARS_MAX],
+        released=failed is not None and stop.leaves,
         earlier=tuple(earlier),
+        code="" if failed is None else failed.code,
     )
     await sink.outcome(claim.session_id, done)
 
@@ -274,24 +275,26 @@ async def _run(
     """The event that the work produces, or the memory to write. Raises UnusableOutput if the work
     was stopped or the model gave nothing usable."""
     if stop.requested:
-        raise UnusableOutput(ABORTED)
+        raise UnusableOutput(WorkEnd.ABORTED)
     tool = agent.tool(task.tool) if task.tool else None
     if tool is not None and tool.compactor is not None:
         text = await _by_tool(tool.compactor, task.text, stop)
         return await asyncio.to_thread(_short, task, text, agent, blobs)
     client = await get_client()
     if stop.requested:  # perhaps before there was a client
-        raise UnusableOutput(ABORTED)
-    answer = await _ask_model(claim, task, agent.limits, stop, client, tries)
+        raise UnusableOutput(WorkEnd.ABORTED)
+    is_own = task.model == agent.model
+    answer = await _ask_model(claim, task, agent.limits, stop, client, tries, is_own=is_own)
     if answer.stop_reason == EndReason.REFUSAL:
-        raise UnusableOutput(f"{task.model} refused")
+        code = WorkEnd.OWN_MODEL_REFUSED if is_own else WorkEnd.MODEL_REFUSED
+        raise UnusableOutput(code, model=task.model)
     blocks = json.loads(answer.content.inline or b"[]")
     if claim.kind == WorkKind.RESULT:
         return await asyncio.to_thread(_short, task, _text(blocks), agent, blobs)
     if claim.kind == WorkKind.MEMORY:
         found = extract(_text(blocks), claim.session_id, claim.upto, task.scope)
         if found.why and not found.events:
-            raise UnusableOutput(found.why)
+            raise UnusableOutput(WorkEnd.MEMORY_UNUSABLE, detail=found.why)
         return found
     return await asyncio.to_thread(_summary, claim, task, blocks, answer, agent, blobs)
 
@@ -300,13 +303,13 @@ async def _write_memory(found: Extraction, scope: str, remember: Remember | None
     """Write extracted memory. Returns a note about entries that were known or left out, or ''. An
     entry written twice counts once, so work can be repeated after a kill."""
     if remember is None:
-        raise UnusableOutput("this worker keeps no memory")
+        raise UnusableOutput(WorkEnd.NO_MEMORY)
     if not found.events:
         return ""
     try:
         known = await asyncio.to_thread(remember, scope, found.events)
     except FoldlogError as error:
-        raise UnusableOutput(f"memory was not written: {error}") from error
+        raise UnusableOutput(WorkEnd.MEMORY_NOT_WRITTEN, detail=error) from error
     note = f"{known} of {len(found.events)} entries were already known" if known else ""
     return "; ".join(filter(None, (note, found.why)))
 
@@ -321,12 +324,12 @@ async def _by_tool(compactor: Callable[[str], str], text: str, stop: Stop) -> st
         if running.done():
             return str(running.result())
     except Exception as error:
-        why = f"the tool's compactor failed: {type(error).__name__}: {error}"
-        raise UnusableOutput(why) from error
+        detail = f"{type(error).__name__}: {error}"
+        raise UnusableOutput(WorkEnd.COMPACTOR_FAILED, detail=detail) from error
     finally:
         running.cancel()
         stopping.cancel()
-    raise UnusableOutput(STOPPED)
+    raise UnusableOutput(WorkEnd.STOPPED)
 
 
 async def _ask_model(
@@ -337,6 +340,8 @@ async def _ask_model(
     client: Any,
     tries: list[ev.Try],
     clock: Callable[[], float] = time.monotonic,
+    *,
+    is_own: bool = False,
 ) -> ev.GenComplete:
     """The model's whole answer, retried after temporary failures. Raises UnusableOutput.
 
@@ -364,10 +369,11 @@ async def _ask_model(
             break
         error, due_s = outcome.error, ((outcome.retry_at or 0) - now()) / 1000
         if outcome.permanent or attempt == TRIES or due_s > WAIT_S_MAX:
-            raise UnusableOutput(f"{task.model} failed: {error}: {outcome.detail}")
+            code = WorkEnd.OWN_MODEL_FAILED if is_own else WorkEnd.MODEL_FAILED
+            raise UnusableOutput(code, model=task.model, error=error, detail=outcome.detail)
         if await _wait_until_due(stop, outcome, now()):
             break
-    raise UnusableOutput(STOPPED)
+    raise UnusableOutput(WorkEnd.STOPPED)
 
 
 async def _wait_until_due(stop: Stop, failed: ev.GenFailed, now: int) -> bool:
@@ -388,14 +394,14 @@ def _short(task: Task, text: str, agent: Agent, blobs: BlobStore) -> ev.ResultCo
     """The event with a short form, which ends with a reference to the whole result in the blob
     store. The reference names the tool read_result only if the agent has that tool."""
     if not text.strip():
-        raise UnusableOutput("the short form is empty")
+        raise UnusableOutput(WorkEnd.SHORT_EMPTY)
     whole = task.whole or blobs.store(task.text.encode(), "text/plain")
     how = f'The whole: {READER}, ref "{whole.sha256}".'
     how = how if agent.tool(READER) is not None else "The whole is kept; ask for a part of it."
     short = f"{text.strip()}\n[Shortened from about {task.covers} tokens. {how}]"
     tokens = count(short, agent.model).tokens
     if tokens >= task.covers:
-        raise UnusableOutput(f"the short form has {tokens} tokens, the result {task.covers}")
+        raise UnusableOutput(WorkEnd.SHORT_TOO_LONG, tokens=tokens, covers=task.covers)
     body = ev.Body(inline=short.encode(), ref=whole)
     return ev.ResultCompacted(call=task.call, short=body, tokens=tokens)
 
@@ -411,19 +417,19 @@ def _summary(
     signed = [block for block in blocks if block.get("type") == PROVIDERS]
     if signed:
         if signed[0].get("content") is None:
-            raise UnusableOutput(NOT_SUMMARIZED)
+            raise UnusableOutput(WorkEnd.NOT_SUMMARIZED)
         content = answer.content.inline or b"[]"
         tokens = believed(answer.usage.output_tokens, estimate_size(len(content)))
     else:
         text = _text(blocks)
         if not text:
-            raise UnusableOutput("the summary is empty")
+            raise UnusableOutput(WorkEnd.SUMMARY_EMPTY)
         if answer.stop_reason == EndReason.MAX_TOKENS:
             text += f"\n{CUT}"
         content = json.dumps([{"type": "text", "text": text}], ensure_ascii=False).encode()
         tokens = count(text, agent.model).tokens
     if tokens >= task.covers:
-        raise UnusableOutput(f"the summary has {tokens} tokens, what it stands for {task.covers}")
+        raise UnusableOutput(WorkEnd.SUMMARY_TOO_LONG, tokens=tokens, covers=task.covers)
     return ev.ContextCompacted(
         upto=claim.upto,
         kept_from=task.kept_from,

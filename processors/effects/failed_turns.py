@@ -1,20 +1,20 @@
 """Why a turn failed: the last failure of its model call, found in the transcript."""
 
 from ...schemas.enums import EndReason
-from ..fold.projections.transcript import Line
+from ..fold.projections.transcript import FAILED, Line
 from ..fold.projections.turn_view import REBUILDABLE
 from ..fold.rows import Rows
 from ..fold.views import SessionViews
-from .models.errors import advice_in
+from .models.errors import advice_of
 
 Lines = list[Line] | Rows[Line]
 
 
-def last_failure(turn: int, lines: Lines) -> str:
-    """The last failed attempt of a turn: `attempt N: CLASS: DETAIL`; '' if none failed."""
+def last_failure(turn: int, lines: Lines) -> Line | None:
+    """The last failed attempt of a turn, or None."""
     newest_first = (lines[place] for place in range(len(lines) - 1, -1, -1))
-    failed = (x for x in newest_first if (x.turn, x.kind, x.name) == (turn, "attempt", "failed"))
-    return next((line.text for line in failed), "")
+    failed = (x for x in newest_first if (x.turn, x.kind, x.name) == (turn, "attempt", FAILED))
+    return next(failed, None)
 
 
 def way_out(session_id: str, ended: Line, lines: Lines) -> str:
@@ -42,8 +42,8 @@ def way_out(session_id: str, ended: Line, lines: Lines) -> str:
 def _was_refused(ended: Line, lines: Lines) -> bool:
     if ended.name != EndReason.FAILED:
         return ended.name == EndReason.REFUSAL
-    _attempt, _, reason = last_failure(ended.turn, lines).partition(": ")
-    return reason.partition(": ")[0] in REBUILDABLE
+    failure = last_failure(ended.turn, lines)
+    return failure is not None and failure.code in REBUILDABLE
 
 
 def failed_turn(views: SessionViews) -> str:
@@ -51,13 +51,15 @@ def failed_turn(views: SessionViews) -> str:
     turn = views.turn
     failure = last_failure(turn.number, views.transcript.lines)
     error = turn.generation.error if turn.generation is not None else ""
-    reason = ": ".join(filter(None, (error, advice_in(error, failure))))
+    number = f"attempt {failure.attempt}" if failure is not None else ""
+    cause = failure.cause if failure is not None else ""
+    reason = ": ".join(filter(None, (error, advice_of(error, cause))))
     reason += "" if reason.endswith("?") else "."
     end = Line("ended", turn.number, turn.step, -1, 0, EndReason.FAILED)
     out = way_out(views.session_id, end, views.transcript.lines)
     reason += f" T{out[1:]}." if out else ""
     return (
         f"session {views.session_id}: turn {turn.number} failed: the model call failed "
-        f"({failure.partition(':')[0]}): {reason} The whole reason: "
+        f"({number}): {reason} The whole reason: "
         f"foldlog tail {views.session_id}"
     )

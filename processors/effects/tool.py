@@ -4,7 +4,6 @@ If the owner of a claimed call is dead, the tool's reconciler is asked whether t
 (rows T6 and T8 of WAKE); without a reconciler, a call that must happen once is in doubt.
 """
 
-import re
 from collections.abc import Awaitable
 from contextlib import suppress
 
@@ -31,7 +30,6 @@ from .effect import Begun, Due, Means, Run
 from .ports import BeginTool, EffectId, Effects
 from .start_window import StartWindow
 
-_REF = re.compile(rf'{READER}, ref "([0-9a-f]{{64}})"')  # the reference in a result's notice
 RECONCILED = ("T6", "T8")  # the rows that ask a reconciler
 MAY_HAVE_RUN = "T6r"  # the row of a call whose attempts are used up, and may have run
 
@@ -157,9 +155,9 @@ def refs_in(views: SessionViews) -> frozenset[str]:
     """References to the stored results that this session's model may read."""
     fragments, shorts = views.context.fragments, views.compaction.shorts
     bodies = [f.body for f in fragments if f.kind == "result"] + [s.body for s in shorts]
-    late = [f.text for f in fragments if f.kind == "reminder"]  # late results of earlier calls
-    kept = {body.ref.sha256 for body in bodies if body is not None and body.ref is not None}
-    return frozenset(kept.union(*map(_REF.findall, late)))
+    # A late result of an earlier call is in the context as a reminder, which is only text.
+    bodies += [line.body for line in views.transcript.lines if line.kind == "result"]
+    return frozenset(body.ref.sha256 for body in bodies if body and body.ref is not None)
 
 
 # -- the run -----------------------------------------------------------------------------------

@@ -209,7 +209,9 @@ def _refuse(view: TurnView, offset: int, ruling: Ruling) -> TurnView:
     return replace(view, refusals=(*view.refusals, refusal))
 
 
-def _refuse_triggers(view: TurnView, offset: int, refusals: tuple[Ruling, ...]) -> TurnView:
+def _refuse_triggers(
+    view: TurnView, offset: int, refusals: tuple[session_state.RefusedTrigger, ...]
+) -> TurnView:
     """Adds one refusal for all invalid triggers of a tool result. A worker answers it with REFUSED,
     as it answers the refusal of a command."""
     if not refusals:

@@ -8,7 +8,8 @@ tools and the log, and imports the `mcp` package only when a server is needed.
 import asyncio
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...log.errors import FoldlogError, Parked
 from ..mcp_server import McpServer
@@ -21,12 +22,50 @@ if TYPE_CHECKING:
 CONNECT_S = 20.0  # from a server's start to its list of tools; some servers install packages first
 CLOSE_S = 5.0  # longer than the protocol's shutdown
 WHY_CHARS_MAX = 1_000
-ENDED = "down: it closed the connection"  # the next call reconnects
 # Only scheme, host and port of a url are reported, because the other parts may contain keys.
 _URL = re.compile(r"(https?://)(?:[^\s/?#'\"]*@)?([^\s/?#'\"]*)[^\s'\"]*", re.IGNORECASE)
 # Pydantic's quote of a response that it cannot parse.
 _QUOTED = re.compile(r", input_value=.*?, input_type=\w+(?=\])", re.DOTALL)
-NOT_AGREED = "not the ones that the agents have; they take effect at the worker's next start"
+
+
+class State(StrEnum):
+    """The state of a connection. ENDED: the server closed it; the next call reconnects.
+    NOT_AGREED: it is up, but the server lists other tools than the agents have."""
+
+    NEW = "new"
+    UP = "up"
+    NOT_AGREED = "not_agreed"
+    DOWN = "down"
+    ENDED = "ended"
+    CLOSED = "closed"
+
+
+WORDS = {
+    State.NEW: "not connected yet",
+    State.UP: "up, {tools} tools",
+    State.NOT_AGREED: "up, {tools} tools, not the ones that the agents have; they take effect at "
+    "the worker's next start",
+    State.DOWN: "down: {why}",
+    State.ENDED: "down: it closed the connection",
+    State.CLOSED: "closed",
+}
+
+
+class Condition(NamedTuple):
+    """The state of a connection and its values. `str()` puts it in words."""
+
+    state: State
+    why: str = ""
+    tools: str = ""
+
+    def __str__(self) -> str:
+        return in_words(self)
+
+
+def in_words(condition: Condition) -> str:
+    """The state of a connection, for people."""
+    return WORDS[condition.state].format(why=condition.why, tools=condition.tools)
+
 
 
 class MissingExtra(FoldlogError):
@@ -61,11 +100,11 @@ class OpenConnection:
 
 
 class Connection:
-    """The connection to one server. `state`: the last known state, for people."""
+    """The connection to one server. `condition`: the last known state."""
 
     def __init__(self, server: McpServer, say: Callable[[str], None]) -> None:
         self.server = server
-        self.state = "not connected yet"
+        self.condition = Condition(State.NEW)
         self._say = say
         self._task: asyncio.Task | None = None
         self._opened: asyncio.Future[OpenConnection] | None = None
@@ -86,9 +125,9 @@ class Connection:
 
     def not_in_time(self, seconds: float) -> None:
         """Record that the worker's start no longer waits for the server. Once the server responds,
-        `state` becomes `up`.
+        it becomes `up`.
         """
-        self.state = _no_answer(seconds)
+        self.condition = _no_answer(seconds)
 
     async def listed(self) -> tuple[ListedTool, ...]:
         """The server's tools, as listed when the connection was opened. Raises Unreachable if there
@@ -188,12 +227,14 @@ class Connection:
                 finally:
                     for end in ends:
                         end.cancel()
-                self.state = ENDED if wire.gone.is_set() else "closed"
+                self.condition = Condition(State.ENDED if wire.gone.is_set() else State.CLOSED)
         except (Exception, asyncio.CancelledError) as error:
             given_up = isinstance(error, asyncio.CancelledError) and not opened.done()
-            self.state = _no_answer(CONNECT_S) if given_up else f"down: {self._plain(error)}"
+            why = Condition(State.DOWN, why=self._plain(error))
+            self.condition = _no_answer(CONNECT_S) if given_up else why
             if not opened.done():
-                opened.set_exception(Unreachable(f"the server {self.server.name} is {self.state}"))
+                text = f"the server {self.server.name} is {self.condition}"
+                opened.set_exception(Unreachable(text))
         finally:
             if live is not None:
                 live.closed.set()
@@ -202,11 +243,11 @@ class Connection:
         if self._agreed is None:
             self._agreed = live.hashes
         before, self._known = self._known, live.hashes
-        agreed = "" if live.hashes == self._agreed else f", {NOT_AGREED}"
+        state = State.UP if live.hashes == self._agreed else State.NOT_AGREED
         # The callback below may cause a query of the state, so set the state completely before it.
         listed, taken = len(live.listed), len(definitions_of(self.server, live.listed).tools)
         count = f"{taken}" if taken == listed else f"{taken} of its {listed}"
-        self.state = f"up, {count} tools{agreed}"
+        self.condition = Condition(state, tools=count)
         if before is not None and before != live.hashes:
             differs = sorted(dict(before.items() ^ live.hashes.items()))
             names = printable(", ".join(differs))[:200]
@@ -234,5 +275,5 @@ class Connection:
         return printable(text, lines=True)[:WHY_CHARS_MAX]
 
 
-def _no_answer(seconds: float) -> str:
-    return f"down: no answer within {seconds:g} s"
+def _no_answer(seconds: float) -> Condition:
+    return Condition(State.DOWN, why=f"no answer within {seconds:g} s")

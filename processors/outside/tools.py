@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -23,7 +24,7 @@ from ..mcp_server import McpServer
 from ..tools.tool import ALWAYS, RARE, Tool, ToolContext, ToolFailed
 from .arguments import OutsideArguments
 from .call_failures import Rejected, Unreachable
-from .connection import CLOSE_S, Connection, MissingExtra
+from .connection import CLOSE_S, Condition, Connection, MissingExtra
 from .definitions import Definition, Definitions, ListedTool, definitions_of
 from .results import text_of, value_of
 
@@ -128,14 +129,16 @@ class OutsideTools:
         listed = asyncio.run_coroutine_threadsafe(self._list_all(servers), self._loop).result()
         return tuple(self._equipped(agent, listed) for agent in self._agents)
 
-    def status(self) -> dict[str, str]:
-        """The state of each server by name, for people. Two agents may have servers of the same
-        name; the second then appears as `NAME (2)`."""
-        states: dict[str, str] = {}
+    def status(self) -> dict[str, Condition]:
+        """The state of each server by name. Two agents may have servers of the same name; the
+        second then appears as `NAME (2)`."""
+        states: dict[str, Condition] = {}
+        times: Counter[str] = Counter()
         for each in self._connections:
             name = each.server.name
-            same = sum(1 for known in states if known.partition(" ")[0] == name)
-            states[f"{name} ({same + 1})" if same else name] = each.state
+            times[name] += 1
+            shown = f"{name} ({times[name]})" if times[name] > 1 else name
+            states[shown] = each.condition
         return states
 
     def close(self) -> None:
@@ -184,7 +187,7 @@ class OutsideTools:
         known = _remembered(path)
         each.agree(known, partial(_remember, path))
         what = f"the {len(known)} tools it listed before are kept" if known else "it has no tools"
-        self._say(f"MCP server {name} is {each.state}; {what}, and calls fail until it is back")
+        self._say(f"MCP server {name} is {each.condition}; {what}, and calls fail until it is back")
         return known
 
     def _call_of(self, server: McpServer) -> Call:

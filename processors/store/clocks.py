@@ -85,10 +85,18 @@ class ClockWatch:
             self._say(in_words(skew_ms) if self._is_off else "the clock agrees with the brokers'")
 
 
+SET_CLOCK = "Set the clock (NTP)"
+
+
 def in_words(skew_ms: int) -> str:
     """The message about a wrong clock, with the effect and the remedy."""
+    return f"{off_in_words(skew_ms)}. {SET_CLOCK}"
+
+
+def off_in_words(skew_ms: int) -> str:
+    """The message about a wrong clock, with the effect."""
     side = "ahead of" if skew_ms > 0 else "behind"
     return (
         f"this machine's clock is {abs(skew_ms) // 1000} s {side} the brokers'. Nothing expires by "
-        "it: time is taken from the brokers until the clocks agree. Set the clock (NTP)"
+        "it: time is taken from the brokers until the clocks agree"
     )

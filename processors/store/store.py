@@ -27,8 +27,8 @@ from ..fold.views import Frozen, SessionViews, initial
 from . import views_codec
 from .rocks import DiskFailed, RocksBackend
 
-LAYOUT = 18  # increment it when the keys, or the views that the folds store, change
-FOLDS = "a69719f25b2ad76f"
+LAYOUT = 19  # increment it when the keys, or the views that the folds store, change
+FOLDS = "d928bacdce3e364d"
 
 
 @cache

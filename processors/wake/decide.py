@@ -18,7 +18,7 @@ from ..agent import Agent
 from ..fold.calls import DOUBT
 from ..fold.cut_points import is_fixed
 from ..fold.grants import granting
-from ..fold.projections.background import ABORTED, find_work
+from ..fold.projections.background import find_work
 from ..fold.projections.delivery import delivery_of
 from ..fold.projections.prefixes import prefix_of
 from ..fold.projections.turn_view import Call, find_call, part_refused
@@ -31,6 +31,7 @@ from ..tools.tool import check_args
 from .budget import Plan, Rules, held, is_cold, plan
 from .facts import Obligation, stop_reason
 from .table import Action
+from .work_ends import WorkEnd, in_words, without_result
 
 StoreBody = Callable[[bytes, str], ev.Body]
 ReadLayers = Callable[[Agent, SessionViews], Layers]
@@ -48,7 +49,6 @@ Decision = (
     | ev.ToolInvoked
     | ev.TurnEnded
 )
-TOO_LITTLE = "too little lies before the newest messages, which are kept as they are"
 END_REASONS = {  # reason of TURN_ENDED by the provider's stop_reason
     "end_turn": EndReason.END_TURN,
     "stop_sequence": EndReason.END_TURN,
@@ -111,7 +111,7 @@ def decide(
         case Action.LLM_CALLED:
             return _llm_called(views, _known(agent), desk)
         case Action.COMPACTION_SKIPPED:
-            return [ev.CompactionSkipped(upto=owed.work.upto, why=TOO_LITTLE)]
+            return [ev.CompactionSkipped(upto=owed.work.upto, why=in_words(WorkEnd.TOO_LITTLE))]
         case Action.BACKGROUND_DONE:
             return [_given_up(owed, views)]
         case Action.DELIVERY_FAILED:
@@ -175,10 +175,8 @@ def _human_needed(owed: Obligation, views: SessionViews) -> ev.HumanNeeded:
 def _given_up(owed: Obligation, views: SessionViews) -> ev.BackgroundDone:
     work = find_work(views.background, *owed.work)
     assert work is not None
-    why = ABORTED if work.stop else "its attempts are used up"
-    return ev.BackgroundDone(
-        kind=work.kind, upto=work.upto, attempt=work.attempt, ok=False, why=why
-    )
+    code = WorkEnd.ABORTED if work.stop else WorkEnd.ATTEMPTS_USED_UP
+    return without_result(work.kind, work.upto, work.attempt, code)
 
 
 def _undelivered(owed: Obligation, views: SessionViews) -> ev.DeliveryFailed:

@@ -216,7 +216,12 @@ class _Host:
             case _ if parts is None:
                 return None
             case "/status":
-                shown = {**metrics.status_of(parts.worker), "mcp": parts.outside.status()}
+                mcp = parts.outside.status()
+                shown = {
+                    **metrics.status_of(parts.worker),
+                    "mcp": {name: str(each) for name, each in mcp.items()},
+                    "mcp_states": {name: each.state for name, each in mcp.items()},
+                }
                 shown["dead_letters"] = parts.meter.total("foldlog_dead_letters")
                 shown["blobs"] = {
                     "away": parts.blobs.away, "away_s": round(parts.blobs.away_s, 1),

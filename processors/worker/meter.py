@@ -15,6 +15,7 @@ from ...schemas.events import BY_CLASS
 from ..advice.prices import PICO_PER_USD, PriceTable, input_cost
 from ..fold.projections import compaction, ledger, session_state
 from ..fold.projections.ledger import Spent
+from ..fold.projections.session_state import RefusedTrigger
 from ..fold.projections.turn_view import call_of
 from ..fold.ruling import Ruling, Verdict
 from ..fold.views import SessionViews
@@ -180,7 +181,7 @@ class Meter:
                 )
 
 
-def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[Ruling, ...]:
+def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[RefusedTrigger, ...]:
     """The rulings that refuse triggers which a tool result requested."""
     return session_state.triggered(before.state, before.turn, event)[1] if event.triggers else ()
 
@@ -188,7 +189,7 @@ def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[Ruling
 def refusal_lines(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterator[str]:
     """A log line for each refusal whose code is in LOGGED_REFUSALS."""
     event, whose = entry.event, "a command"
-    asked: tuple[Ruling, ...] = (ruling,)
+    asked: tuple[Ruling | RefusedTrigger, ...] = (ruling,)
     if isinstance(event, ev.ToolResult):
         asked = refused_triggers(before, event) if ruling.accepted else ()
         call = call_of(before.turn, event)

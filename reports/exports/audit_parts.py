@@ -145,17 +145,17 @@ def _line(
             return (*place, "tool", "foldlog", f"{call}{ask}{args_html(decoded(body))}")
         case "result":
             owner = known.starts[-1].event.owner if known is not None and known.starts else ""
-            outcome, _, refusals = line.text.partition("; ")
+            refusals = "; ".join(each.detail for each in line.refused)
             note = f' <span class="note">{e(refusals)}</span>' if refusals else ""
             return (*place, "tool", owner or "foldlog",
-                    f"{call} {tag(outcome)}{note}{text_html(decoded(body), 'code')}")
+                    f"{call} {tag(line.code)}{note}{text_html(decoded(body), 'code')}")
         case "doubt":
             return (*place, "bad", "foldlog", f"{call} {tag('doubt')} {e(line.text)}")
         case "approval":
-            return (*place, "person", who or "no person", f"{call} {tag(line.text)}")
+            return (*place, "person", who or "no person", f"{call} {tag(line.code)}")
         case "resolved":
             report = text_html(decoded(body))
-            return (*place, "person", who or "a person", f"{call} {tag(line.text)}{report}")
+            return (*place, "person", who or "a person", f"{call} {tag(line.code)}{report}")
         case "attempt":
             return (*place, "bad", "foldlog", f"{tag(line.name)} {e(line.text)}")
         case "ended":

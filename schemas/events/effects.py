@@ -89,6 +89,7 @@ class GenFailed:
     retry_at: TimeMs | None = None
     permanent: bool
     usage: Usage | None = None
+    cause: str = ""
 
 
 @event
@@ -192,6 +193,7 @@ class BackgroundDone:
     why: str = ""
     released: bool = False
     earlier: tuple[Try, ...] = ()
+    code: str = ""
 
 
 @event

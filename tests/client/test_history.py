@@ -29,7 +29,7 @@ def with_other_texts(views):
     """The views, with other texts in the lines for people."""
     lines = Rows()
     for line in views.transcript.lines:
-        lines = lines.append(replace(line, text="another wording"))
+        lines = lines.append(replace(line, code="another", note="another wording"))
     return replace(views, transcript=replace(views.transcript, lines=lines))
 
 

@@ -9,7 +9,6 @@ from foldlog.client.outcomes import (
     UnknownMessage,
     answer_of,
     decision_on,
-    limit_of,
 )
 from foldlog.client.session_fold import SessionFold
 from foldlog.processors.fold.projections.transcript import Line
@@ -117,16 +116,17 @@ def test_the_answer_of_a_failed_turn_has_the_error(log, settings):
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("reason", "used", "limit", "shown"),
     [
-        ("1 attempts, 5 are allowed", "1 attempt, 5 are allowed"),
-        ("1 steps, 1 are allowed", "1 step, 1 is allowed"),
-        ("21 steps, 21 are allowed", "21 steps, 21 are allowed"),
-        ("", ""),
+        ("failed", 1, 5, "1 attempt, 5 are allowed"),
+        ("max_steps", 1, 1, "1 step, 1 is allowed"),
+        ("max_steps", 21, 21, "21 steps, 21 are allowed"),
+        ("budget_exceeded", 21_000, 20_000, "21,000 tokens, 20,000 are allowed"),
+        ("end_turn", None, None, ""),
     ],
 )
-def test_the_limit_of_a_turn_is_a_phrase_with_right_numbers(text, shown):
-    assert limit_of(Line("ended", 1, 1, 9, 0, "max_steps", text=text)) == shown
+def test_the_limit_of_a_turn_is_a_phrase_with_right_numbers(reason, used, limit, shown):
+    assert Line("ended", 1, 1, 9, 0, reason, used=used, limit=limit).text == shown
 
 
 def test_messages_queued_in_a_terminated_session_are_answered_as_terminated(log, settings):

@@ -1,5 +1,6 @@
 """The checks of `foldlog doctor`.
 
-Read `checks.py` first, which runs the others: `agents.py`, `blobs.py`, `budget.py`, `channels.py`,
-`memory.py`, `snapshots.py`, `usage.py`. A new check is a function there and a row in its list.
+Read `findings.py` first, which has the codes and texts of all findings, then the checks:
+`checks.py`, `agents.py`, `blobs.py`, `budget.py`, `channels.py`, `memory.py`, `snapshots.py`,
+`usage.py`. A new finding is a code and a row of the table in `findings.py`.
 """

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from ...client.show import Everything
 from ...processors.agent_digest import differences
 from ...processors.fold.projections import partition as partition_fold
-from .checks import Finding, named, newest_first
+from .checks import named, newest_first
+from .findings import Code, Finding, found
 
 
 def agents_missing(everything: Everything, agents: frozenset[str] | None) -> Iterator[Finding]:
@@ -29,11 +30,8 @@ def agents_missing(everything: Everything, agents: frozenset[str] | None) -> Ite
         if len(names) > 1:
             need = f"{len(names)} sessions need agent {agent}"
             need += f" (with an open turn: {named(open_sessions)})" if open_sessions else ""
-        text = f"{need}; the worker serves {have}"
-        yield Finding(
-            "problem" if open_sessions else "note", "agents", text,
-            "start the worker with --agent MODULE:ATTR for this agent and every other one",
-        )
+        code = Code.AGENT_MISSING if open_sessions else Code.AGENT_MISSING_IDLE
+        yield found(code, need=need, served=have)
 
 
 def _agents_at(
@@ -61,12 +59,7 @@ def workers_agree(everything: Everything, live: Iterable[str]) -> Iterator[Findi
     }
     (first, *others) = sorted(announced.keys() & set(live)) or [""]
     for other in others:
-        if found := differences(announced[first], announced[other]):
-            difference = ", ".join(found).replace("only here", f"only in {first}")
-            yield Finding(
-                "problem", "agents",
-                f"workers {first} and {other} serve different agents: "
-                + difference.replace("only there", f"only in {other}"),
-                "start both with the same --agent: a session waits while its worker lacks its "
-                "agent",
-            )
+        places = f"in {first}", f"in {other}"
+        if differs := differences(announced[first], announced[other], *places):
+            text = ", ".join(differs)
+            yield found(Code.WORKERS_DIFFER, first=first, other=other, differences=text)

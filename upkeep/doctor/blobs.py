@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ...log.blobs import SHELVES, BlobError, open_blobs
 from ...log.settings import Settings
-from .checks import Finding
+from .findings import Code, Finding, found
 
 
 def blob_store(settings: Settings) -> Iterator[Finding]:
@@ -15,10 +15,7 @@ def blob_store(settings: Settings) -> Iterator[Finding]:
     try:
         next(blobs.list(SHELVES[0]), None)
     except BlobError as error:
-        yield Finding(
-            "problem", "blobs", f"{blobs.place}: {error}",
-            "sessions whose content is there wait; see docs/blobs.md",
-        )
+        yield found(Code.BLOBS_AWAY, place=blobs.place, error=error)
         return
     took_ms = (time.monotonic() - began) * 1000
-    yield Finding("ok", "blobs", f"{blobs.place} answers in {took_ms:.0f} ms")
+    yield found(Code.BLOBS_ANSWER, place=blobs.place, took_ms=took_ms)

@@ -18,7 +18,7 @@ from ...processors.fold.views import SessionViews
 from ...processors.worker.instruction_files import places_of, read_layers
 from ...schemas.events.parts import ReadBlob
 from ...schemas.tokens import estimate
-from .checks import Finding
+from .findings import Code, Finding, found
 
 SHOWN_MAX = 10
 """The most causes printed for people, most expensive first; further causes are only counted."""
@@ -29,14 +29,13 @@ def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
     agent = Agent(name="doctor", model="none", workdir=workdir)
     layers = read_layers(agent, places=places_of(settings), user_id=settings.user)
     for notice in layers.notices:
-        yield Finding("problem", "instructions", notice, "correct the file, or remove it")
+        yield found(Code.INSTRUCTIONS_UNUSABLE, notice=notice)
     managed = settings.managed_instructions
     if managed is not None and not managed.exists():  # optional, but configured
-        text = f"the managed instructions file does not exist: {managed}"
-        yield Finding("note", "instructions", text, "write the file, or correct the setting")
+        yield found(Code.INSTRUCTIONS_MISSING, file=managed)
     texts = [(f"{each.name} {each.source}", estimate(each.text)) for each in layers.texts]
     files = ", ".join(f"{name} ({tokens} tokens)" for name, tokens in texts)
-    yield Finding("ok", "instructions", files or f"no files for {workdir}")
+    yield found(Code.INSTRUCTIONS_READ, files=files or f"no files for {workdir}")
 
 
 def budget_mistakes(
@@ -61,13 +60,13 @@ def budget_mistakes(
     growth, latest = Growth(), dict[Group, tuple[str, list[GrownPart]]]()
     for name, views in sorted(everything.sessions.items(), key=_opened):
         try:
-            found = _mistakes(views, read, today)
+            wasted = _mistakes(views, read, today)
             grown = _grown(views, growth, read)
         except Exception as error:
             failed.setdefault(type(error).__name__, []).append(name)
             continue
         latest.update((group, (name, parts)) for group, parts in grown.items())
-        for mistake in found:
+        for mistake in wasted:
             note(views.turn.agent, name, mistake)
     for (agent, *_), (name, parts) in latest.items():  # only the latest state
         for mistake in in_sessions(parts):
@@ -78,20 +77,20 @@ def budget_mistakes(
         place = f"session {name}" + (f", call {mistake.call}" if mistake.call else "")
         more = len(where[agent, kind, culprit]) - 1
         place += f" and {more} more" if more else ""
-        text = f"{culprit} of agent {agent}: {mistake.tokens} tokens, {mistake.text} ({place})"
-        yield Finding("note", f"budget {kind}", text, mistake.do)
+        yield found(
+            Code.BUDGET_MISTAKE, kind=kind, culprit=culprit, agent=agent, tokens=mistake.tokens,
+            what=mistake.text, place=place, remedy=mistake.do,
+        )
     if more := len(ranked) - len(ranked[:most]):
-        yield Finding("note", "budget", f"{more} more culprits")
+        yield found(Code.BUDGET_MISTAKES_MORE, count=more)
     elif not ranked and not failed:
-        yield Finding("ok", "budget", "no tool result, schema or prompt stands out")
+        yield found(Code.BUDGET_OK)
 
 
 def _unchecked(failed: dict[str, list[str]]) -> Iterator[Finding]:
     for error, (first, *others) in failed.items():
         place = f"session {first}" + (f" and {len(others)} more" if others else "")
-        text = f"the advice on tokens failed ({error}): {place} not checked"
-        yield Finding("note", "budget", text, "report this bug; every other finding of doctor is "
-                      "valid")
+        yield found(Code.BUDGET_UNCHECKED, error=error, place=place)
 
 
 def _mistakes(views: SessionViews, read: ReadBlob, today: date) -> list[Mistake]:

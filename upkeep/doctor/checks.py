@@ -1,44 +1,41 @@
 """Checks the whole installation, and reports problems and whatever waits for a person.
 
-Each check is a function that reads the log or the stores and yields findings. A finding states the
-problem and the remedy.
+Each check is a function that reads the log or the stores and yields findings, which `findings.py`
+puts in words.
 """
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from ...client.follow import read_before
 from ...client.show import Everything
 from ...client.waiting import asking, doubtful
 from ...log.door import Behind, Difference, Log
-from ...log.errors import TopicMismatch, TopicMissing
-from ...log.made import demand_as_made, facts_of, partitions_of
+from ...log.errors import TopicMissing
+from ...log.made import LogGrown, LogMoved, demand_as_made, facts_of, partitions_of
 from ...log.partition import partition_for
 from ...log.settings import Settings
 from ...log.topic_commands import MORE_BROKERS, set_properties
 from ...processors.fold.projections import partition as partition_fold
-from ...processors.fold.projections.background import ABORTED, NOT_SUMMARIZED, NOTHING_LEFT, STOPPED
 from ...processors.fold.projections.transcript import Line
 from ...processors.fold.views import SessionViews
-from ...processors.outside.connection import ENDED, NOT_AGREED
+from ...processors.outside.connection import State
 from ...processors.store.store import Belongs, fold_version, open_readonly
 from ...processors.wake.budget import Rules
-from ...processors.wake.decide import TOO_LITTLE
 from ...processors.wake.facts import wake
+from ...processors.wake.work_ends import WorkEnd
 from ...reports.replay import store_directory
 from ...schemas.enums import EndReason
 from ...schemas.ids import is_id
 from ...schemas.topics import (
     DEAD_LETTERS,
-    DEAD_LETTERS_MS,
     PARTITION_COUNT,
     REPLICATION_FACTOR,
     SESSION_EVENTS,
     UNCLEAN,
-    Replication,
     topics,
 )
+from .findings import Code, Finding, found
 
 IDLE_MS = 30_000
 """After how many ms without an event a session with pending work counts as not served."""
@@ -46,47 +43,25 @@ IDLE_MS = 30_000
 SHOWN_MAX = 3
 """The most sessions named for each kind of finding, since most have the same cause."""
 
-TOO_LONG = (
-    "nothing: the summary is retried after more messages; if this persists, the prompt or single "
-    "results are too large for the agent's soft_tokens and resume_tokens"
-)
-RETRIED = "nothing: the remaining work is retried"
-OTHER_MODEL = (
-    "nothing is lost; if a model fails every time, give the agent another one: "
-    "Agent(compaction=Compaction(model=...))"
-)
-NOT_BY_PROVIDER = (
-    "nothing is lost; if it fails every time, the agent's own model cannot compact: remove "
-    "provider=True from Agent(compaction=Compaction(...)), or name another model there"
-)
-NO_ROOM = (
-    "see what fills the window with foldlog context show {}; shorten the prompt, the tools and "
-    "their results, or raise hard_tokens; the next message tries again"
-)
+WORK_ENDS: dict[str, Code] = {
+    WorkEnd.TOO_LITTLE: Code.BACKGROUND_TOO_LITTLE,
+    WorkEnd.ABORTED: Code.BACKGROUND_RETRIED,
+    WorkEnd.STOPPED: Code.BACKGROUND_RETRIED,
+    WorkEnd.NOTHING_LEFT: Code.BACKGROUND_RETRIED,
+    WorkEnd.OWN_MODEL_FAILED: Code.BACKGROUND_OWN_MODEL_FAILED,
+    WorkEnd.OWN_MODEL_REFUSED: Code.BACKGROUND_OWN_MODEL_FAILED,
+    WorkEnd.NOT_SUMMARIZED: Code.BACKGROUND_OWN_MODEL_FAILED,
+}
+"""The finding about background work by the code of its end. Any other end is a failure, and so is
+an end that an older version wrote without a code."""
+
+WAITING = (Code.BACKGROUND_TOO_LITTLE, Code.BACKGROUND_RETRIED)
+
 LETTERS_MAX = 5
 """The most dead letters shown; further dead letters are only counted."""
 
-LETTERS_DO = {
-    "problem": "find out what wrote them; a newer version may be able to read them",
-    "note": "find out what wrote them; no session waits for them, and Kafka deletes them after "
-            f"{DEAD_LETTERS_MS // 86_400_000} days",
-}
-"""Advice about dead letters, by the level of the finding."""
-
 LETTER_HEADERS = "__dlq.errors."
 """Prefix of the dead-letter headers that name the record's place and the error."""
-
-
-class Finding(NamedTuple):
-    """The result of a check.
-
-    `level`: ok, note (waits for a person) or problem. `do`: what the operator should do, or ''.
-    """
-
-    level: str
-    check: str
-    text: str
-    do: str = ""
 
 
 def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
@@ -95,60 +70,46 @@ def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
         demand_as_made(log)
     except TopicMissing:
         pass  # reported below
-    except TopicMismatch as error:
-        sentences = str(error).split(". ")  # what happened, what was kept, what to do
-        yield Finding("problem", "topics", sentences[0], sentences[-1])
+    except LogGrown as grown:
+        yield found(Code.LOG_GROWN, topic=SESSION_EVENTS, made=grown.made, now=grown.now)
+        return
+    except LogMoved as moved:
+        yield found(Code.LOG_MOVED, prefix=moved.prefix)
         return
     replication = settings.replication
     report = log.check_topics(topics(settings.partitions, replication))
     for name in report.missing:
-        yield Finding("problem", "topics", f"{name} is missing", "foldlog topics apply")
-    for found in report.differs:
+        yield found(Code.TOPIC_MISSING, topic=name)
+    for each in report.differs:
         # An unclean leader election loses claims, whatever the setting `durability` requires.
-        harms = found.fatal or found.what == UNCLEAN
-        do = _about_a_difference(log, settings, found, bool(report.reassignment))
-        yield Finding("problem" if harms else "note", "topics", str(found), do)
+        code = Code.TOPIC_HARMFUL if each.fatal or each.what == UNCLEAN else Code.TOPIC_DIFFERS
+        remedy = _about_a_difference(log, settings, each, bool(report.reassignment))
+        yield found(code, difference=each, remedy=remedy)
     if not report.missing and not report.differs:
-        yield Finding("ok", "topics", _in_order(len(report.same), replication))
+        count, copies, least = len(report.same), replication.factor, replication.in_sync_min
+        code = Code.TOPICS_OK_ONE_COPY if copies == 1 else Code.TOPICS_OK
+        yield found(code, count=count, copies=copies, in_sync_min=least)
     yield from _replicas_behind(report.behind)
     if not report.missing:
         yield from _records_deleted(log)
 
 
-def _in_order(count: int, replication: Replication) -> str:
-    """The text about topics that fit their definition."""
-    text = f"{count} topics have the required properties"
-    if replication.factor == 1:
-        return f"{text}; one copy of each record, which is lost with the broker's disk"
-    return (
-        f"{text}; {replication.factor} copies of each record, of which {replication.in_sync_min} "
-        "are written before it is acknowledged"
-    )
-
-
-def _about_a_difference(log: Log, settings: Settings, found: Difference, has_plan: bool) -> str:
-    if found.what == PARTITION_COUNT:
+def _about_a_difference(log: Log, settings: Settings, differs: Difference, has_plan: bool) -> str:
+    if differs.what == PARTITION_COUNT:
         return _about_partitions(log, settings)
-    if found.what == REPLICATION_FACTOR:
+    if differs.what == REPLICATION_FACTOR:
         return "foldlog topics apply, which prints the commands" if has_plan else MORE_BROKERS
-    return set_properties([found], settings.bootstrap_servers or "HOST:9092")
+    return set_properties([differs], settings.bootstrap_servers or "HOST:9092")
 
 
 def _replicas_behind(behind: Sequence[Behind]) -> Iterator[Finding]:
     """Report partitions whose replicas are not all in sync."""
     stopped = [str(each) for each in behind if each.is_read_only]
     if stopped:
-        yield Finding(
-            "problem", "replicas",
-            f"Kafka accepts no record for {len(stopped)} partitions: {named(stopped)}",
-            "start the brokers that are down; sessions of these partitions wait, nothing is lost",
-        )
+        yield found(Code.PARTITIONS_READ_ONLY, count=len(stopped), partitions=named(stopped))
     late = [str(each) for each in behind if not each.is_read_only]
     if late:
-        yield Finding(
-            "note", "replicas", f"{len(late)} partitions have fewer copies: {named(late)}",
-            "start the brokers that are down, or wait until they have caught up",
-        )
+        yield found(Code.REPLICAS_BEHIND, count=len(late), partitions=named(late))
 
 
 def _about_partitions(log: Log, settings: Settings) -> str:
@@ -167,14 +128,7 @@ def _about_partitions(log: Log, settings: Settings) -> str:
 def _records_deleted(log: Log) -> Iterator[Finding]:
     for partition, first in log.first_offsets(SESSION_EVENTS).items():
         if first > 0:
-            yield Finding(
-                "problem",
-                "log",
-                f"partition {partition} begins at offset {first}: the earlier records were deleted,"
-                " and the archive does not have them",
-                "set FOLDLOG_ARCHIVE to the directory that `foldlog retain` used, or restore the "
-                "records; keep the stores: they cannot be rebuilt without these records",
-            )
+            yield found(Code.RECORDS_DELETED, partition=partition, first=first)
 
 
 def partitions_held(everything: Everything, partitions: int) -> Iterator[Finding]:
@@ -189,16 +143,13 @@ def partitions_held(everything: Everything, partitions: int) -> Iterator[Finding
     }
     for role, numbers in never.items():
         if numbers:
-            yield Finding(
-                "problem",
-                "partitions",
-                f"no worker has ever claimed {len(numbers)} of {partitions} partitions for {role}",
-                "start one: foldlog worker (or foldlog dev)",
+            yield found(
+                Code.PARTITIONS_UNCLAIMED, count=len(numbers), partitions=partitions, role=role
             )
     if not any(never.values()):
         owners = {h.owner for view in everything.holders.values() for h in view.holders}
         whose = ", ".join(sorted(owners))
-        yield Finding("ok", "partitions", f"all {partitions} were claimed, by {whose}")
+        yield found(Code.PARTITIONS_CLAIMED, partitions=partitions, owners=whose)
 
 
 def stores(log: Log, settings: Settings) -> Iterator[Finding]:
@@ -212,16 +163,10 @@ def stores(log: Log, settings: Settings) -> Iterator[Finding]:
         try:
             store = open_readonly(directory)
         except OSError as error:
-            yield Finding(
-                "problem", "store", f"{directory} cannot be opened: {error.strerror}",
-                "free the resource the system lacks; the store is intact and needs no repair",
-            )
+            yield found(Code.STORE_UNREADABLE, directory=directory, error=error.strerror)
             continue
         except Exception as broken:  # rocksdict raises plain Exception
-            yield Finding(
-                "note", "store", f"{directory} is damaged: {broken}",
-                "nothing: the next worker rebuilds it from the log",
-            )
+            yield found(Code.STORE_DAMAGED, directory=directory, error=broken)
             continue
         opened += 1
         cursor, whose = store.cursor.offset, store.belongs
@@ -229,17 +174,14 @@ def stores(log: Log, settings: Settings) -> Iterator[Finding]:
         # Read after the store: a worker may be running
         end = log.end_offsets(SESSION_EVENTS)[number]
         if whose != belongs or cursor > end:
-            yield Finding(
-                "note", "store", f"{directory} was built from another log or by another version",
-                "nothing: the next worker rebuilds it from the log",
-            )
+            yield found(Code.STORE_FOREIGN, directory=directory)
         else:
             behind += end - cursor
     if opened:
-        text = f"{opened} stores in {settings.state_dir}, {behind} records behind"
-        yield Finding("ok", "store", text)
+        state = settings.state_dir
+        yield found(Code.STORES_READ, opened=opened, directory=state, behind=behind)
     else:
-        yield Finding("ok", "store", f"none in {settings.state_dir}: no worker has run here yet")
+        yield found(Code.STORES_NONE, directory=settings.state_dir)
 
 
 def can_be_opened(everything: Everything, name: str, partitions: int) -> bool:
@@ -255,102 +197,80 @@ def frozen_sessions(everything: Everything, partitions: int) -> Iterator[Finding
     their fork seed is missing.
     """
     for name, views in sorted(everything.sessions.items()):
-        if views.frozen is not None and not can_be_opened(everything, name, partitions):
-            yield Finding(
-                "note",
-                "frozen",
-                f"the record at offset {views.frozen.offset} of partition "
-                f"{everything.places[name]} is of no session ({name}): {views.frozen.why}",
-            )
-        elif views.frozen is not None:
-            yield Finding(
-                "problem",
-                "frozen",
-                f"session {name} is frozen at offset {views.frozen.offset}: {views.frozen.why}",
-                f"foldlog skip {name} --offset {views.frozen.offset} continues without that "
-                "record; or upgrade to a version that understands it (for a fork without its "
-                "seed: restore the blobs and delete the store and the snapshots of its "
-                "partition), then restart the worker",
+        if views.frozen is not None:
+            is_one = can_be_opened(everything, name, partitions)
+            yield found(
+                Code.SESSION_FROZEN if is_one else Code.RECORD_OF_NO_SESSION,
+                session=name, partition=everything.places[name],
+                offset=views.frozen.offset, why=views.frozen.why,
             )
 
 
-def mcp_servers(states: Mapping[str, str]) -> Iterator[Finding]:
-    """Check the MCP servers of the running worker. states: the reported state of each server, by
-    name.
+MCP_STATES: dict[str, Code] = {
+    State.NEW: Code.MCP_STATE,
+    State.UP: Code.MCP_STATE,
+    State.CLOSED: Code.MCP_STATE,
+    State.ENDED: Code.MCP_ENDED,
+    State.DOWN: Code.MCP_DOWN,
+    State.NOT_AGREED: Code.MCP_NOT_AGREED,
+}
+"""The finding about an MCP server by its state. A worker of another version may report another
+state, or none."""
+
+
+def mcp_servers(states: Mapping[str, str], words: Mapping[str, str]) -> Iterator[Finding]:
+    """Check the MCP servers of the running worker. states: the state of each server, by name;
+    words: the same for people.
     """
-    for name, state in sorted(states.items()):
-        if state == ENDED:
-            yield Finding(
-                "note", "mcp", f"server {name} is {state}",
-                "nothing: the next call reconnects; if it happens often, find out why the server "
-                "ends",
-            )
-        elif state.startswith("down"):
-            yield Finding(
-                "problem", "mcp", f"server {name} is {state}",
-                "start or repair the server: its calls fail until it is back; other tools work",
-            )
-        elif NOT_AGREED in state:
-            yield Finding(
-                "note", "mcp", f"server {name} is {state}",
-                "restart the worker: it then reads the server's tools again",
-            )
-        else:
-            yield Finding("ok", "mcp", f"server {name} is {state}")
+    for name, text in sorted(words.items()):
+        code = MCP_STATES.get(states.get(name, ""), Code.MCP_UNKNOWN)
+        yield found(code, server=name, state=text)
 
 
 def people_wanted(everything: Everything) -> Iterator[Finding]:
     """Find tool calls that wait for approval, and calls in doubt."""
     for name, views in sorted(everything.sessions.items()):
         for call in asking(views.turn):
-            yield Finding(
-                "note", "approvals", f"session {name}: {call.name} ({call.key}) waits for approval",
-                f"foldlog approve {name} {call.key}, or deny",
-            )
+            yield found(Code.APPROVAL_WAITS, session=name, tool=call.name, call=call.key)
         for call in doubtful(views.turn):
-            yield Finding(
-                "note", "doubts",
-                f"session {name}: it is unknown whether {call.name} ({call.key}) happened",
-                f"foldlog resolve {name} {call.key} --happened TEXT | --did-not-happen",
-            )
+            yield found(Code.CALL_IN_DOUBT, session=name, tool=call.name, call=call.key)
 
 
 def refused_to_tools(everything: Everything) -> Iterator[Finding]:
     """Find phase transitions and locks that tools requested and the fold refused, which are bugs in
-    the tools.
+    the tools. Refusals of one trigger for one code are one finding, with the newest reason.
     """
-    counts: Counter[tuple[str, str]] = Counter()
-    sessions: dict[tuple[str, str], list[str]] = {}
+    counts: Counter[tuple[str, str, str]] = Counter()
+    sessions: dict[tuple[str, str, str], list[str]] = {}
+    reasons: dict[tuple[str, str, str], str] = {}
     for name in newest_first(everything):
-        for line in everything.sessions[name].transcript.lines:
-            if line.kind != "result" or "; " not in line.text:
-                continue
-            for why in line.text.split("; ")[1:]:
-                counts[line.name, why] += 1
-                sessions.setdefault((line.name, why), []).append(name)
-    for (tool, why), times in counts.most_common():
-        names = named(list(dict.fromkeys(sessions[tool, why])))
-        yield Finding(
-            "note",
-            "tools",
-            f"tool {tool} was refused {times} times: {why} ({names})",
-            "fix the tool: the request changed nothing, and the model got the reason",
+        for line in reversed(list(everything.sessions[name].transcript.lines)):
+            for refused in line.refused:
+                key = line.name, refused.code, refused.what
+                counts[key] += 1
+                sessions.setdefault(key, []).append(name)
+                reasons.setdefault(key, refused.detail)
+    for key, times in counts.most_common():
+        names = named(list(dict.fromkeys(sessions[key])))
+        yield found(
+            Code.TOOL_REFUSED, tool=key[0], times=times, why=reasons[key], sessions=names
         )
 
 
 def out_of_room(everything: Everything) -> Iterator[Finding]:
     """Find sessions whose last turn ended without an answer because the context window was full."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    of_agents: dict[str, list[tuple[str, str]]] = {}
     for name in newest_first(everything):
         views = everything.sessions[name]
         ended = None if views.turn.open or views.turn.terminated else _last_end(views)
         if ended is not None and ended.name == EndReason.BUDGET_EXCEEDED:
-            found.setdefault(views.turn.agent, []).append((name, ended.text))
-    for agent, ends in sorted(found.items()):
+            of_agents.setdefault(views.turn.agent, []).append((name, ended.text))
+    for agent, ends in sorted(of_agents.items()):
         count = f"{len(ends)} sessions" if len(ends) > 1 else "a session"
         shown = named([f"{name} ({text})" if text else name for name, text in ends])
-        text = f"the last turn of {count} of agent {agent} ended with budget_exceeded: {shown}"
-        yield Finding("note", "budget", text, NO_ROOM.format(ends[0][0]))
+        yield found(
+            Code.OUT_OF_ROOM, count=count, agent=agent, sessions=shown, session=ends[0][0]
+        )
 
 
 def _last_end(views: SessionViews) -> Line | None:
@@ -377,31 +297,20 @@ def background_failures(
     first, then those whose work was skipped or stopped; in both groups, the most recently changed
     session comes first. Workers retry all of this work automatically.
     """
-    failed: list[tuple[str, str]] = []
-    skipped: list[tuple[str, str]] = []
+    failed: list[Finding] = []
+    skipped: list[Finding] = []
     for name in newest_first(everything):
-        views = everything.sessions[name]
-        if outcome := views.background.said:
-            do = _what_to_do(views, outcome)
-            findings = skipped if do in (TOO_LONG, RETRIED) else failed
-            findings.append((f"session {name}: {outcome}", do))
-    for findings, which in (
-        (failed, "whose background work failed"), (skipped, "whose background work is waiting"),
+        background = everything.sessions[name].background
+        if background.said:
+            code = WORK_ENDS.get(background.code, Code.BACKGROUND_FAILED)
+            finding = found(code, session=name, why=background.said)
+            (skipped if code in WAITING else failed).append(finding)
+    for findings, more_code in (
+        (failed, Code.BACKGROUND_MORE_FAILED), (skipped, Code.BACKGROUND_MORE_WAIT),
     ):
-        for text, do in findings[:most]:
-            yield Finding("note", "background", text, do)
+        yield from findings[:most]
         if more := len(findings) - len(findings[:most]):
-            yield Finding("note", "background", f"{more} more sessions {which}")
-
-
-def _what_to_do(views: SessionViews, outcome: str) -> str:
-    if outcome.endswith(TOO_LITTLE):
-        return TOO_LONG
-    if outcome.endswith((ABORTED, STOPPED, NOTHING_LEFT)):
-        return RETRIED
-    request, (_, _, why) = views.context.request, outcome.partition(": ")
-    own = request is not None and why.startswith(f"{request.model} ")
-    return NOT_BY_PROVIDER if own or why == NOT_SUMMARIZED else OTHER_MODEL
+            yield found(more_code, count=more)
 
 
 def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
@@ -415,21 +324,14 @@ def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
         try:
             every = wake(views, holders, now, Rules())
         except Exception as bug:  # a bug must not hide the other findings
-            yield Finding(
-                "problem", "owed",
-                f"session {name} cannot continue: {type(bug).__name__}: {bug}",
-                f"report it; foldlog cancel {name} ends the turn, foldlog fork {name} forks it",
-            )
+            error = f"{type(bug).__name__}: {bug}"
+            yield found(Code.SESSION_CANNOT_CONTINUE, session=name, error=error)
             continue
         rows = [owed for owed in every if owed.owed not in ("wait", "begin", "abort")]
         quiet = now - everything.last_at[name]
         if rows and quiet > IDLE_MS:
             what = ", ".join(sorted({f"{owed.owed} ({owed.row})" for owed in rows}))
-            yield Finding(
-                "problem", "owed", f"session {name} has pending work, {what}, and no event for "
-                                   f"{quiet // 1000} s",
-                "check that a worker with its agent is running; foldlog wake " + name,
-            )
+            yield found(Code.WORK_PENDING, session=name, work=what, quiet_s=quiet // 1000)
 
 
 def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
@@ -449,7 +351,7 @@ def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
     }
     last: deque[dict[str, str]] = deque(maxlen=LETTERS_MAX)
     left = skipped = 0
-    level = "note"
+    code = Code.DEAD_LETTERS_LEFT
     for partition, end in log.end_offsets(DEAD_LETTERS).items():
         for record in read_before(log, DEAD_LETTERS, partition, end):
             header = {
@@ -463,21 +365,20 @@ def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
             left += 1
             last.append(header)
             if record.key in frozen:
-                level = "problem"
+                code = Code.DEAD_LETTERS_FREEZE
     if not left:
-        text = f"{skipped} records could not be decoded; `foldlog skip` passed over all of them"
-        yield Finding("ok", "dead letters", text if skipped else "none")
+        none = Code.DEAD_LETTERS_SKIPPED if skipped else Code.DEAD_LETTERS_NONE
+        yield found(none, skipped=skipped)
         return
     more = f", and {skipped} more that `foldlog skip` passed over" if skipped else ""
-    text = f"{left} records could not be decoded{more}; the last of them:"
-    yield Finding(level, "dead letters", text, LETTERS_DO[level])
+    yield found(code, left=left, more=more)
     for header in last:
-        text = ", ".join(f"{name} {value}" for name, value in sorted(header.items()))
-        yield Finding("note", "dead letters", text)
+        letter = ", ".join(f"{name} {value}" for name, value in sorted(header.items()))
+        yield found(Code.DEAD_LETTER, letter=letter)
 
 
 def sessions_counted(everything: Everything) -> Finding:
     """Count the sessions, and those with an open turn."""
     known = [views for views in everything.sessions.values() if views.turn.known]
     running = sum(views.turn.open for views in known)
-    return Finding("ok", "sessions", f"{len(known)}, {running} with an open turn")
+    return found(Code.SESSIONS_COUNTED, count=len(known), running=running)

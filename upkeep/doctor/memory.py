@@ -14,9 +14,7 @@ from ...processors.memory.service import FILE
 from ...processors.search.embed import HashedEmbedder, load_embedder
 from ...processors.search.index import embedder_in
 from ..memory import read_memory
-from .checks import Finding
-
-EXTRA = "pip install 'foldlog[embeddings]' also finds related words (docs/search.md)"
+from .findings import Code, Finding, found
 
 
 def vectors(state_dir: Path, embedder: str | None) -> Iterator[Finding]:
@@ -30,18 +28,17 @@ def vectors(state_dir: Path, embedder: str | None) -> Iterator[Finding]:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
             made_by = embedder_in(database)
     except sqlite3.Error as broken:
-        do = "nothing: a worker rebuilds it from the log"
-        yield Finding("note", "memory", f"{file} cannot be read: {broken}", do)
+        yield found(Code.MEMORY_FILE_DAMAGED, file=file, error=broken)
         return
     try:
         wanted = load_embedder(embedder)
     except SettingsError as wrong:
-        yield Finding("problem", "memory", str(wrong), "correct the setting `embedder`")
+        yield found(Code.EMBEDDER_WRONG, error=wrong)
         return
-    do = EXTRA if wanted.name == HashedEmbedder.name else ""
+    code = Code.EMBEDDER_HASHED if wanted.name == HashedEmbedder.name else Code.EMBEDDER_OK
     if made_by not in (None, f"{wanted.name}/{wanted.dimensions}"):
-        do = f"nothing: the next start of the worker embeds it again with {wanted.name}"
-    yield Finding("ok", "memory", f"its vectors were made by {made_by or wanted.name}", do)
+        code = Code.EMBEDDER_REPLACED
+    yield found(code, made_by=made_by or wanted.name, wanted=wanted.name)
 
 
 def core_in_prompts(log: Log, scope: str) -> Iterator[Finding]:
@@ -51,7 +48,4 @@ def core_in_prompts(log: Log, scope: str) -> Iterator[Finding]:
     except TopicMissing:
         return  # the check of the topics reports this
     if left_out:
-        yield Finding(
-            "note", "memory", f"of {scope}, {left_out}", "run foldlog memory --sync and shorten "
-            "core.md"
-        )
+        yield found(Code.CORE_TOO_LONG, scope=scope, left_out=left_out)

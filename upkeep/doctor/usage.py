@@ -12,7 +12,7 @@ from ...processors.advice.mistakes import OURS, whole_prefix
 from ...processors.advice.prefix_drift import parts
 from ...processors.fold.projections.prefixes import Prefix as PrefixRow
 from ...schemas.events.parts import ReadBlob
-from .checks import Finding
+from .findings import Code, Finding, found
 
 TOOLS_SHOWN_MAX = 5
 """The most tools of an agent printed for people, most used first; `--json` has every block."""
@@ -33,20 +33,20 @@ def usage(everything: Everything, read: ReadBlob, *, whole: bool) -> Iterator[Fi
 
     newest_first = sorted(everything.sessions, key=lambda name: -everything.last_at[name])
     sessions = (everything.sessions[name] for name in newest_first)
-    for agent, found in measure_usage(sessions, parts_of).items():
-        if not found.turns:
+    for agent, measured in measure_usage(sessions, parts_of).items():
+        if not measured.turns:
             continue
-        yield Finding("ok", "usage", f"agent {agent}: {_summary(found)}")
-        for use in found.uses if whole else ():
-            yield Finding("ok", "usage", f"agent {agent}: {use}")
-        for use, do in advice(found):
-            yield Finding("note", "tiers", f"agent {agent}: {use}", do)
+        yield found(Code.USAGE, agent=agent, usage=_summary(measured))
+        for use in measured.uses if whole else ():
+            yield found(Code.USAGE, agent=agent, usage=use)
+        for use, do in advice(measured):
+            yield found(Code.TIER, agent=agent, usage=use, remedy=do)
 
 
-def _summary(found: AgentUsage) -> str:
+def _summary(measured: AgentUsage) -> str:
     """The number of turns, and the share of them that used each of the most used tools."""
     places = (Place.FRONT, Place.BEHIND)
-    tools = [use for use in found.uses if use.place in places and use.name not in OURS]
+    tools = [use for use in measured.uses if use.place in places and use.name not in OURS]
     used = sorted((use for use in tools if use.used), key=lambda use: (-(use.share or 0), use.name))
     shown = [f"{use.name} {use.share or 0:.0%}" for use in used[:TOOLS_SHOWN_MAX]]
     if more := len(used) - len(shown):
@@ -54,8 +54,8 @@ def _summary(found: AgentUsage) -> str:
     text = f"; tools by the share of turns that used them: {', '.join(shown)}" if shown else ""
     if never := len(tools) - len(used):
         text += f"; {never} never" if shown else f"; none of {never} tools was used"
-    turns = "1 turn" if found.turns == 1 else f"{found.turns} turns"
-    few = f" (tiers are recommended from {TURNS_MIN} on)" if found.turns < TURNS_MIN else ""
+    turns = "1 turn" if measured.turns == 1 else f"{measured.turns} turns"
+    few = f" (tiers are recommended from {TURNS_MIN} on)" if measured.turns < TURNS_MIN else ""
     return f"{turns}{few}{text}"
 
 

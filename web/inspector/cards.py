@@ -16,7 +16,7 @@ from ...client.waiting import asking, doubtful
 from ...log.blobs import BlobError
 from ...processors.advice.prices import PriceTable, usd
 from ...processors.fold.projections.ledger import Spent
-from ...processors.fold.projections.transcript import Line
+from ...processors.fold.projections.transcript import FAILED as FAILED_ATTEMPT, Line
 from ...processors.fold.projections.turn_view import Call
 from ...processors.fold.views import SessionViews
 from ...reports.traces.spans import FAILED
@@ -107,7 +107,8 @@ class Card:
         self._people: dict[str, int] = {}  # since when each call waits for a person
         self._left: dict[str, int] = {}  # calls that were in doubt when their turn ended
         self._waited_from = self._waited_ms = 0
-        self._tries, self._error = 0, ""
+        self._tries = 0
+        self._last: Line | None = None  # the last failed or lost attempt of this turn
         self._answer_ms: dict[int, int] = {}  # duration of new answers, by offset
 
     def feed(self, views: SessionViews) -> list[Done]:
@@ -141,7 +142,7 @@ class Card:
                 self._since = line.at
             case "attempt":
                 self._run(Run.FAILED, self._since, line.at)
-                self._tries, self._error = self._tries + 1, line.text
+                self._tries, self._last = self._tries + 1, line
                 self._since = line.at
             case "asks":
                 self._wait(line)
@@ -172,7 +173,7 @@ class Card:
         # A queued message opens the next turn when the present turn ends.
         begun = line.at if line.kind == "message" else (self._since or line.at)
         self._turn, self._turn_at, self._since = line.turn, begun, begun
-        self._waited_ms, self._tries, self._error, self.failure = 0, 0, "", None
+        self._waited_ms, self._tries, self._last, self.failure = 0, 0, None, None
 
     def _end_turn(self, line: Line) -> TurnDone:
         failed = line.name in FAILED
@@ -182,8 +183,12 @@ class Card:
         self.in_turns_ms += took
         self.failure = None
         if failed:
+            last = self._last
             self.failure = {
-                "reason": str(line.name), "limit": line.text, "error": brief(self._error, 240),
+                "reason": str(line.name), "limit": line.text,
+                "error": brief(last.text, 240) if last is not None else "",
+                "code": last.code if last is not None and last.name == FAILED_ATTEMPT else "",
+                "detail": brief(last.note, 240) if last is not None else "",
                 "tries": self._tries, "turn": line.turn, "step": line.step, "at": line.at,
             }
         self._tools.clear()

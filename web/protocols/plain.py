@@ -73,8 +73,9 @@ def frame_text(frame: Frame, read: ReadBlob) -> str:
 
 def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
     """A line of the transcript as JSON. `content`: blocks, arguments or a text, in which numbers
-    that no double represents are strings. `text`: a note for people. `ref`: the blob with the full
-    content of a large line.
+    that no double represents are strings. `code`: an outcome, a decision, or the class of an error.
+    `text`: a note for people. `refused`: why triggers of a result were refused. `ref`: the blob
+    with the full content of a large line.
     """
     out: dict[str, Any] = {
         "kind": line.kind,
@@ -84,8 +85,11 @@ def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
         "at": line.at,
         "name": line.name,
         "call": line.call,
+        "code": line.code,
         "text": line.text or no_text(line, read),
     }
+    if line.refused:
+        out["refused"] = [each.detail for each in line.refused]
     if line.body is not None:
         out["content"] = _content(line, read)
         if line.body.ref is not None:

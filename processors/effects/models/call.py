@@ -25,7 +25,7 @@ from ..slots import Slots
 from .answer import NO_USAGE, Answer
 from .chunks import Chunks, read_gap_s, until_next
 from .client import DETAIL_CHARS_MAX, make_client, open_stream
-from .errors import POLICY, AttemptFailed, Trouble, advice_of, class_of, wait_ms
+from .errors import POLICY, AttemptFailed, Trouble, advice_of, cause_of, class_of, wait_ms
 from .json_bytes import Malformed, encodable
 from .resumed import ResumedAnswer
 
@@ -296,13 +296,15 @@ class _Attempt:
             retry_after_ms=trouble.retry_after_ms,
         )
         request_id = f" ({trouble.request_id})" if trouble.request_id else ""
+        cause = cause_of(trouble)
         return GenFailed(
             turn=claim.turn,
             step=claim.step,
             attempt=claim.attempt,
             content=content,
             error=error,
-            detail=encodable(f"{trouble.message}{request_id}; {advice_of(trouble, error)}"),
+            cause=cause,
+            detail=encodable(f"{trouble.message}{request_id}; {advice_of(error, cause)}"),
             status=trouble.status,
             retry_at=self._now() + wait if policy.backoff else None,
             permanent=policy.backoff is None,

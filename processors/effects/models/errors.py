@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from enum import StrEnum
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -41,6 +42,14 @@ class AttemptFailed(Exception):
     def __init__(self, trouble: Trouble) -> None:
         super().__init__(trouble.message)
         self.trouble = trouble
+
+
+class Cause(StrEnum):
+    """A cause that a class of failure does not state. UNSENT: no part of the request was sent.
+    SCRIPT_ENDED: the script of the scripted server has no answer; the code that it sends."""
+
+    UNSENT = "unsent"
+    SCRIPT_ENDED = "script_ended"
 
 
 class Backoff(NamedTuple):
@@ -88,9 +97,9 @@ _UNSENT = (
     "right, and is its server (or the proxy on the way) up?"
 )
 
-# The scripted server's words for a request that no rule of its script answers.
-_NO_RULE = "scripted server: no rule of script"
 _SCRIPT_ENDED = "no retry: the script of the scripted model has no answer for this request"
+
+ADVICE: dict[str, str] = {Cause.UNSENT: _UNSENT, Cause.SCRIPT_ENDED: _SCRIPT_ENDED}
 
 POLICY: dict[str, Policy] = {
     # class             (backoff, shared, advice)
@@ -231,20 +240,20 @@ def _of_words(trouble: Trouble) -> str:
     return next((name for text, name in _CLASS_OF_WORDS if text in words), "")
 
 
-def advice_of(trouble: Trouble, error: str) -> str:
-    """The advice to people about a failure of the class `error`."""
-    if _NO_RULE in trouble.message:
-        return _SCRIPT_ENDED
-    return POLICY[error].advice if trouble.sent else _UNSENT
+def cause_of(trouble: Trouble) -> str:
+    """The cause of a failure if people need other advice than that of its class, else ''."""
+    if trouble.code == Cause.SCRIPT_ENDED:
+        return Cause.SCRIPT_ENDED
+    return "" if trouble.sent else Cause.UNSENT
 
 
-def advice_in(error: str, detail: str) -> str:
-    """The advice with which the detail of a GEN_FAILED ends. Unlike the rest of the detail, it
-    never contains content of the session.
+def advice_of(error: str, cause: str = "") -> str:
+    """The advice to people about a failure of the class `error`; '' if the class is unknown. Unlike
+    the rest of the detail of a GEN_FAILED, it never contains content of the session.
     """
-    known = (POLICY[error].advice,) if error in POLICY else ()
-    every = (_UNSENT, _SCRIPT_ENDED, *known)
-    return next((advice for advice in every if detail.endswith(advice)), "")
+    if cause in ADVICE:
+        return ADVICE[cause]
+    return POLICY[error].advice if error in POLICY else ""
 
 
 def _of_status(trouble: Trouble) -> str:

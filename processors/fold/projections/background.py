@@ -29,10 +29,8 @@ SUMMARIES = (WorkKind.CONTEXT, WorkKind.RESUME)  # one summary runs at a time
 RESULT_TOKENS_MIN = 500  # a smaller result is never worth a model call
 RESULTS_MAX = 32  # how many may wait; a summary covers the dropped ones
 STOPPING = (CANCELLED, TERMINATED)  # an abort ends background work too
-# Errors of BACKGROUND_DONE that are not failures, and those of a provider without the feature.
-ABORTED, STOPPED = "the turn was aborted", "it was stopped"
-NOTHING_LEFT = "nothing is left to be done"
-NOT_SUMMARIZED = "the provider could not summarize"
+TOO_LITTLE = "too_little"  # the code of a COMPACTION_SKIPPED, which has no other reason
+SAID_CHARS_MAX = 200
 MEMORY_TRIES = 4  # failures in a row after which extraction skips the turns that they covered
 MEMORY_WAIT_MS = 60_000  # wait before the second try; each further wait is ten times longer
 
@@ -63,7 +61,8 @@ class BackgroundView(Value):
     the conversation at that time. `idle_at`: the offset of the newest TURN_ENDED, or of a later
     failed extraction. `remembered_upto`: everything before this offset is in memory or was given
     up. `memory_missed`: how many extractions have failed in a row; the next extraction runs at
-    `memory_at` (Unix ms) or later. `said`: why the newest work failed, or ''."""
+    `memory_at` (Unix ms) or later. `code`: why the newest work failed, or '' if it
+    did not or an older version wrote its end; `said`: the same for people, or ''."""
 
     results: tuple[Large, ...] = ()
     works: tuple[Work, ...] = ()
@@ -74,6 +73,7 @@ class BackgroundView(Value):
     memory_missed: int = 0
     memory_at: int = 0
     said: str = ""
+    code: str = ""
 
 
 INITIAL = BackgroundView()
@@ -116,7 +116,8 @@ def apply(
         case ev.BackgroundDone():
             return _done(view, entry, event, context)
         case ev.CompactionSkipped():
-            return _tried(view, event.upto, event.why, context)
+            view = replace(view, said=event.why[:SAID_CHARS_MAX], code=TOO_LITTLE)
+            return _tried(view, event.upto, context)
         case ev.ContextCompacted():
             return replace(view, tried_tokens=0)
         case ev.TurnEnded():
@@ -162,8 +163,8 @@ def _done(
     assert work is not None, "an accepted end names claimed work"
     if event.released:
         return replace(view, works=(*others, replace(work, released=True)))
-    why = "" if event.ok else f"{event.kind}: {event.why}"[:200]
-    view = replace(view, works=tuple(others), said=why)
+    said = "" if event.ok else f"{event.kind}: {event.why}"[:SAID_CHARS_MAX]
+    view = replace(view, works=tuple(others), said=said, code=event.code)
     match work.kind:
         case WorkKind.RESULT:
             left = tuple([large for large in view.results if large.upto != event.upto])
@@ -175,7 +176,7 @@ def _done(
         case WorkKind.CONTEXT | WorkKind.RESUME:
             if event.ok:  # the summary exists or became useless: none is due for this offset
                 return replace(view, tried_upto=max(view.tried_upto, event.upto), tried_tokens=0)
-            return _tried(view, event.upto, why, context)
+            return _tried(view, event.upto, context)
         case _:
             assert_never(work.kind)
 
@@ -195,6 +196,6 @@ def _extracted(view: BackgroundView, entry: Entry, event: ev.BackgroundDone) -> 
     return replace(view, idle_at=entry.offset, memory_missed=missed, memory_at=at)
 
 
-def _tried(view: BackgroundView, upto: int, why: str, context: ContextView) -> BackgroundView:
+def _tried(view: BackgroundView, upto: int, context: ContextView) -> BackgroundView:
     total = context.fragments[-1].total if len(context.fragments) else 0
-    return replace(view, tried_upto=upto, tried_tokens=total, said=why[:200])
+    return replace(view, tried_upto=upto, tried_tokens=total)

@@ -15,7 +15,6 @@ from ....schemas.ids import is_id, why_not_an_id
 from ....schemas.value import Value, fields_of, replace
 from ..calls import BEGUN
 from ..field_writers import PROJECT_TOOL
-from ..ruling import Ruling, refused
 from ..transitions import FIRST_PHASE, TRANSITIONS, InvalidTransition, transition
 from .turn_view import HOLDS_TOOLS, TurnView, call_of
 
@@ -69,20 +68,33 @@ def as_json(state: SessionState) -> bytes:
     return compact(fields).encode()
 
 
+PROJECT = "project"
+
+
+class RefusedTrigger(Value):
+    """A trigger of a tool's result that the fold refused. `what`: the trigger's name, or
+    `project`."""
+
+    code: str
+    what: str
+    detail: str
+
+
 def triggered(
     state: SessionState, before: TurnView, event: ev.ToolResult
-) -> tuple[SessionState, tuple[Ruling, ...]]:
+) -> tuple[SessionState, tuple[RefusedTrigger, ...]]:
     """The state after the triggers of a result, and the refusals of invalid triggers, in order.
 
     `before`: the turn view before the result; the call of the result is still in that view.
     """
-    refusals: list[Ruling] = []
+    refusals: list[RefusedTrigger] = []
     for wanted in event.triggers:
         if wanted.trigger is not None:
             try:
                 state = replace(state, phase=transition(state.phase, wanted.trigger))
             except InvalidTransition as illegal:
-                refusals.append(refused("invalid_transition", str(illegal)))
+                name = str(wanted.trigger)
+                refusals.append(RefusedTrigger("invalid_transition", name, str(illegal)))
         if wanted.project_id is not None:
             wrong = _why_not_locked(state, before, event, wanted.project_id)
             if wrong is not None:
@@ -94,16 +106,16 @@ def triggered(
 
 def _why_not_locked(
     state: SessionState, before: TurnView, event: ev.ToolResult, project_id: str
-) -> Ruling | None:
+) -> RefusedTrigger | None:
     if not is_id(project_id):
-        return refused("invalid_id", why_not_an_id("project_id", project_id))
+        return RefusedTrigger("invalid_id", PROJECT, why_not_an_id("project_id", project_id))
     call = call_of(before, event)
     name = call.name if call is not None else ""
     if name != PROJECT_TOOL and before.rules >= HOLDS_TOOLS:
         why = f"{name[:NAME_CHARS_MAX]} may not lock a project: {PROJECT_TOOL} may"
-        return refused("not_the_project_tool", why)
+        return RefusedTrigger("not_the_project_tool", PROJECT, why)
     if state.project_id is not None:
-        return refused("project_locked", "project_id already locked")
+        return RefusedTrigger("project_locked", PROJECT, "project_id already locked")
     return None
 
 

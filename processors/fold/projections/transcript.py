@@ -12,9 +12,10 @@ from ....schemas.codec import Entry
 from ....schemas.enums import Approval, EndReason, Recovery
 from ....schemas.value import Value, replace
 from ..rows import Rows
-from .session_state import SessionState, triggered
+from .session_state import RefusedTrigger, SessionState, triggered
 from .turn_view import TurnView, call_of
 
+FAILED = "failed"
 CONTINUED = "continued"
 """The `name` of an attempt's line if the attempt continues the text of a lost attempt."""
 RESUME, REFUSAL = Recovery.RESUME, EndReason.REFUSAL
@@ -26,7 +27,13 @@ class Line(Value):
 
     `name`: the message_id, tool, reason or trigger. In a line of kind `attempt`, `name` is
     `failed`, `resumed` (a new attempt starts without the text of the lost attempt) or `continued`
-    (a new attempt continues that text). `call`: TURN.STEP.INDEX. `text`: a note for people.
+    (a new attempt continues that text). `call`: TURN.STEP.INDEX.
+
+    `code`: the outcome of a result or of a doubt, the decision on an approval, the class of a
+    failed attempt's error, or the strategy of a new attempt; `cause`: the finer code of that error.
+    `attempt`: the number of an attempt. `used`, `limit`: of the limit that ended a turn. `refused`:
+    the triggers of a result that the fold refused. `note`: what a provider, a worker or a person
+    wrote. `text`: all of this in words, for people; nothing may be read out of it.
     """
 
     kind: str
@@ -37,7 +44,18 @@ class Line(Value):
     name: str = ""
     call: str = ""
     body: ev.Body | None = None
-    text: str = ""
+    code: str = ""
+    note: str = ""
+    attempt: int = 0
+    cause: str = ""
+    used: int | None = None
+    limit: int | None = None
+    refused: tuple[RefusedTrigger, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The line in words."""
+        return in_words(self)
 
 
 class Sent(Value):
@@ -100,20 +118,30 @@ def apply(
     return view if line is None else replace(view, lines=view.lines.append(line))
 
 
-OF_LIMIT = {"budget_exceeded": "tokens", "max_steps": "steps", "failed": "attempts"}
+OF_LIMIT = {"budget_exceeded": "token", "max_steps": "step", "failed": "attempt"}
 
 
-def _limit(event: ev.TurnEnded) -> str:
-    """How much of the limit that ended a turn was used, for people; '' for other reasons."""
-    if event.limit is None or event.used is None:
-        return ""
-    return f"{event.used:,} {OF_LIMIT.get(event.reason, 'used')}, {event.limit:,} are allowed"
+def in_words(line: Line) -> str:
+    """What a line states besides its name and content, for people."""
+    match line.kind:
+        case "attempt" if line.name == FAILED:
+            return f"attempt {line.attempt}: {line.code}: {line.note}"
+        case "attempt":
+            return f"attempt {line.attempt} by {line.code}: the one before was lost"
+        case "ended" if line.used is not None and line.limit is not None:
+            unit = OF_LIMIT.get(line.name)
+            what = f"{unit}{'s' * (line.used != 1)}" if unit else "used"
+            allowed = "is" if line.limit == 1 else "are"
+            return f"{line.used:,} {what}, {line.limit:,} {allowed} allowed"
+        case "result":
+            return "; ".join((line.code, *(each.detail for each in line.refused)))
+    return line.note or line.code
 
 
-def _why(event: ev.TurnEnded, lines: Rows[Line]) -> str:
-    """How much of a limit was used, or why the model refused to answer, for people."""
+def _why_refused(event: ev.TurnEnded, lines: Rows[Line]) -> str:
+    """Why the model refused to answer; '' if the turn ended for another reason."""
     last = lines[-1] if event.reason == REFUSAL and len(lines) else None
-    return last.text if last is not None and last.kind == "answer" else _limit(event)
+    return last.note if last is not None and last.kind == "answer" else ""
 
 
 def _refusal(event: ev.GenComplete) -> str:
@@ -131,28 +159,35 @@ def _line(
             return Line("message", turn.number, turn.step, *at, name, body=body)
         case ev.GenComplete():
             name, body = event.stop_reason, event.content
-            text = _refusal(event)
-            return Line("answer", event.turn, event.step, *at, name, body=body, text=text)
+            note = _refusal(event)
+            return Line("answer", event.turn, event.step, *at, name, body=body, note=note)
         case ev.TurnEnded():
-            text = _why(event, lines)
-            return Line("ended", event.turn, before.step, *at, event.reason, text=text)
+            note = _why_refused(event, lines)
+            return Line(
+                "ended", event.turn, before.step, *at, event.reason, note=note,
+                used=event.used, limit=event.limit,
+            )
         case ev.GenStopped():
             if before.closing is None:
                 return None
             return Line("partial", event.turn, event.step, *at, event.why, body=event.content)
         case ev.GenFailed():
-            text = f"attempt {event.attempt}: {event.error}: {event.detail}"
-            return Line("attempt", event.turn, event.step, *at, "failed", text=text)
+            return Line(
+                "attempt", event.turn, event.step, *at, FAILED, code=event.error,
+                note=event.detail, attempt=event.attempt, cause=event.cause,
+            )
         case ev.GenResumed():
-            text = f"attempt {event.attempt} by {event.strategy}: the one before was lost"
             name = CONTINUED if event.strategy == RESUME else "resumed"
-            return Line("attempt", event.turn, event.step, *at, name, text=text)
+            return Line(
+                "attempt", event.turn, event.step, *at, name,
+                code=event.strategy, attempt=event.attempt,
+            )
         case ev.PhaseTriggered():
             return Line("phase", turn.number, turn.step, *at, event.trigger)
         case ev.ProjectLocked():
             return Line("project", turn.number, turn.step, *at, event.project_id)
         case ev.SessionTerminated():
-            return Line("terminated", turn.number, turn.step, *at, text=event.reason)
+            return Line("terminated", turn.number, turn.step, *at, note=event.reason)
         case _:
             assert_never(event)
 
@@ -168,18 +203,17 @@ def _call_line(entry: Entry, event: CallEvent, before: TurnView, state: SessionS
                 return Line("result", *place, event.content, event.outcome)
             return Line("asks" if event.approval == Approval.ASK else "call", *place, call.args)
         case ev.ToolResult():
-            _, refusals = triggered(state, before, event)
-            text = "; ".join((event.outcome, *(refusal.detail for refusal in refusals)))
-            return Line("result", *place, event.content, text)
+            _, refused = triggered(state, before, event)
+            return Line("result", *place, event.content, event.outcome, refused=refused)
         case ev.ToolFailedUncertain():
-            return Line("doubt", *place, text=event.reason)
+            return Line("doubt", *place, note=event.reason)
         case ev.ApprovalDecided():
-            return Line("approval", *place, text=event.decision)
+            return Line("approval", *place, code=event.decision)
         case ev.ApprovalExpired():
-            return Line("approval", *place, text="expired")
+            return Line("approval", *place, code="expired")
         case ev.HumanResolved():
             return Line("resolved", *place, event.content, event.outcome)
         case ev.HumanNeeded():
-            return Line("doubt", *place, text=event.why)
+            return Line("doubt", *place, note=event.why)
         case _:
             assert_never(event)

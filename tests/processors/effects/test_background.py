@@ -18,6 +18,7 @@ from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.wake import background_tasks as tasks
 from foldlog.processors.wake.background_tasks import Task, task_of
+from foldlog.processors.wake.work_ends import WorkEnd
 from foldlog.schemas import events as ev
 from foldlog.schemas.tokens import CHARS_PER_TOKEN, NEW
 from foldlog.tests.kit import answers
@@ -167,12 +168,12 @@ def test_the_first_try_is_timed_from_the_moment_when_the_claim_was_read(monkeypa
 
     async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
         began.append((call.claimed_at, call.error_before))
-        raise effect.UnusableOutput("enough")
+        raise effect.UnusableOutput(WorkEnd.STOPPED)
 
     monkeypatch.setattr(effect.models, "generate", generate)
     claim = effect.WorkClaim("s", "result", 3, 1, 1_000_000, read_at=10.0)
     task = Task(b"{}", "claude-cheapest", 5_000)
-    with pytest.raises(effect.UnusableOutput, match="enough"):
+    with pytest.raises(effect.UnusableOutput, match="it was stopped"):
         asyncio.run(effect._ask_model(claim, task, Limits(), Stop(), None, [], lambda: 17.0))
     assert began == [(1_007_000, "")]
 

@@ -26,6 +26,12 @@ from foldlog.tests.processors.outside.conftest import text
 from foldlog.upkeep.doctor.checks import mcp_servers
 
 
+def findings_of(status):
+    """What doctor reports about the servers of a worker."""
+    states = {name: str(each.state) for name, each in status.items()}
+    return mcp_servers(states, {name: str(each) for name, each in status.items()})
+
+
 def test_an_agent_gets_the_tools_of_its_server_under_the_rules_of_the_operator(world):
     agent = world.begin(
         world.stdio(
@@ -105,7 +111,7 @@ def test_a_server_that_died_while_idle_leaves_no_call_in_doubt(world):
     pid = int((world.directory / "calls").read_text().split()[1])
     os.kill(pid, 9)
     until = time.monotonic() + 5
-    while "down" not in world.open[0].status()["small"] and time.monotonic() < until:
+    while "down" not in str(world.open[0].status()["small"]) and time.monotonic() < until:
         time.sleep(0.01)
     assert text(world.call(agent, "small__charge", cents=2)) == "charged 2"
 
@@ -180,7 +186,7 @@ def test_doctor_reports_a_server_that_never_responds_as_down(world):
     server's tools no call can be made."""
     noise = "while True: print('no protocol at all', flush=True); __import__('time').sleep(0.1)"
     world.begin(McpServer(name="garb", command=(sys.executable, "-c", noise)), start_s=0.5)
-    (finding,) = mcp_servers(world.open[-1].status())
+    (finding,) = findings_of(world.open[-1].status())
     assert finding.level == "problem"
     assert finding.text == "server garb is down: no answer within 0.5 s"
 
@@ -194,7 +200,7 @@ def test_a_call_that_waits_too_long_for_its_server_marks_the_server_down(world, 
     event = world.call(agent, "small__charge", cents=1)
     assert event.outcome == "error" and "did not answer within 0.5 s" in text(event)
     until = time.monotonic() + 10
-    while world.open[-1].status() != {"small": "down: no answer within 0.5 s"}:
+    while str(world.open[-1].status()["small"]) != "down: no answer within 0.5 s":
         assert time.monotonic() < until, world.open[-1].status()
         time.sleep(0.02)
 
@@ -202,11 +208,11 @@ def test_a_call_that_waits_too_long_for_its_server_marks_the_server_down(world, 
 def test_doctor_counts_the_tools_that_the_agent_may_use(world):
     (world.directory / "tools").write_text(json.dumps([f"tool{n}" for n in range(301)]))
     agent = world.begin(world.stdio())
-    (finding,) = mcp_servers(world.open[-1].status())
+    (finding,) = findings_of(world.open[-1].status())
     assert len(agent.tools) == 256 and finding.text == "server small is up, 256 of its 309 tools"
     (world.directory / "tools").unlink()
     world.begin(world.stdio())
-    (finding,) = mcp_servers(world.open[-1].status())
+    (finding,) = findings_of(world.open[-1].status())
     assert finding.text == "server small is up, 8 tools"
 
 
@@ -219,7 +225,7 @@ def test_a_server_that_starts_too_late_provides_its_tools_at_the_next_start(worl
         assert time.monotonic() < until, world.logged
         time.sleep(0.02)
     assert late
-    (finding,) = mcp_servers(world.open[-1].status())
+    (finding,) = findings_of(world.open[-1].status())
     assert finding.level == "note" and "up" in finding.text, "up, but the agents lack its tools"
     assert world.begin(server, start_s=0.01).tool("small__charge"), "from the saved list"
 

@@ -10,11 +10,10 @@ from foldlog.client.show import fold_everything
 from foldlog.log import MemoryLog
 from foldlog.log.door import Behind
 from foldlog.log.partition import partition_for
-from foldlog.processors.outside.connection import ENDED, NOT_AGREED
+from foldlog.processors.outside.connection import Condition, State
 from foldlog.processors.store.snapshots import snapshots_of
 from foldlog.processors.store.store import Belongs, Cursor, fold_version, new_store
-from foldlog.processors.wake.decide import TOO_LITTLE
-from foldlog.producers import Sessions
+from foldlog.processors.wake.work_ends import WorkEnd
 from foldlog.reports.replay import store_directory
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS, UNCLEAN, topics
@@ -25,6 +24,7 @@ from foldlog.upkeep.doctor import (
     checks as checks,
     snapshots as check_snapshots,
 )
+from foldlog.upkeep.doctor.findings import Code
 from foldlog.upkeep.snapshots import make
 
 
@@ -39,16 +39,32 @@ def only(findings, level):
     return [finding for finding in findings if finding.level == level]
 
 
+def mcp_findings(*conditions):
+    named = dict(zip("abc", conditions, strict=False))
+    states = {name: str(each.state) for name, each in named.items()}
+    return list(checks.mcp_servers(states, {name: str(each) for name, each in named.items()}))
+
+
 def test_an_mcp_server_that_is_down_is_a_problem():
-    up, down = checks.mcp_servers({"a": "up, 3 tools", "b": "down: no such file"})
+    conditions = Condition(State.UP, tools="3"), Condition(State.DOWN, why="no such file")
+    up, down = mcp_findings(*conditions)
     assert (up.level, down.level) == ("ok", "problem") and "b is down: no such file" in down.text
 
 
 def test_every_state_of_an_mcp_server_has_a_printable_level():
     """The defect: a server that connected late made `foldlog doctor` fail with KeyError."""
-    states = {"a": "up, 3 tools", "b": f"up, 3 tools, {NOT_AGREED}", "c": "down: gone", "d": ENDED}
-    levels = [found.level for found in checks.mcp_servers(states)]
-    assert levels == ["ok", "note", "problem", "note"] and set(levels) <= set(MARKS)
+    levels = {state: mcp_findings(Condition(state))[0].level for state in State}
+    assert levels == {
+        State.NEW: "ok", State.UP: "ok", State.CLOSED: "ok",
+        State.NOT_AGREED: "note", State.ENDED: "note", State.DOWN: "problem",
+    }
+    assert set(levels.values()) <= set(MARKS)
+
+
+@pytest.mark.parametrize("states", [{}, {"a": "a state of tomorrow"}])
+def test_a_worker_of_another_version_reports_its_servers_without_a_known_state(states):
+    (found,) = checks.mcp_servers(states, {"a": "down: gone"})
+    assert (found.level, found.code) == ("note", Code.MCP_UNKNOWN) and "a is down" in found.text
 
 
 def test_missing_and_different_topics_are_problems(settings):
@@ -137,7 +153,7 @@ def everything_of(log, outcomes: dict[str, str]):
     """Sessions with these outcomes of background work; the last one in the dict changed last."""
     everything = fold_everything(log)
     views = {
-        name: replace(each, background=replace(each.background, said=outcomes[name]))
+        name: replace(each, background=replace(each.background, said="why", code=outcomes[name]))
         for name, each in everything.sessions.items()
     }
     newest = {name: at for at, name in enumerate(outcomes)}
@@ -147,9 +163,8 @@ def everything_of(log, outcomes: dict[str, str]):
 def test_failed_background_work_is_reported_before_skipped_work(log, settings):
     """The defect: forty sessions that were too short for a summary hid the session whose model did
     not exist."""
-    failed = "context: gone-model failed: not_found_error: no such model"
-    outcomes = {f"a{n}": TOO_LITTLE for n in range(5)} | {"b0": "context: the summary is empty"}
-    outcomes |= {f"z{n}": failed for n in range(4)} | {"c": "result: the turn was aborted"}
+    outcomes = {f"a{n}": WorkEnd.TOO_LITTLE for n in range(5)} | {"b0": WorkEnd.SUMMARY_EMPTY}
+    outcomes |= {f"z{n}": WorkEnd.MODEL_FAILED for n in range(4)} | {"c": WorkEnd.ABORTED}
     for name in outcomes:
         opened(log, settings, name)
     found = list(checks.background_failures(everything_of(log, outcomes)))
@@ -157,22 +172,22 @@ def test_failed_background_work_is_reported_before_skipped_work(log, settings):
         "session z3", "session z2", "session z1", "2 more sessions whose background work failed",
         "session c", "session a4", "session a3", "3 more sessions whose background work is waiting",
     ]
-    assert failed in found[0].text and found[0].do == checks.OTHER_MODEL
-    assert found[4].do == checks.RETRIED and found[5].do == checks.TOO_LONG
+    assert [found[place].code for place in (0, 4, 5)] == [
+        Code.BACKGROUND_FAILED, Code.BACKGROUND_RETRIED, Code.BACKGROUND_TOO_LITTLE
+    ]
     assert len(list(checks.background_failures(everything_of(log, outcomes), None))) == 11
 
 
 def test_a_failed_summary_by_the_agents_own_model_has_advice_of_its_own(log, settings):
-    _, played = opened(log, settings)
-    Sessions(log, settings).say("s1", "hi", message_id="m1")
-    played.answer("hello")
-    for why, do in (
-        ("context: the provider could not summarize", checks.NOT_BY_PROVIDER),
-        ("context: claude-test failed: invalid_request_error: no", checks.NOT_BY_PROVIDER),
-        ("context: claude-cheap failed: invalid_request_error: no", checks.OTHER_MODEL),
+    opened(log, settings)
+    for end, is_own in (
+        (WorkEnd.NOT_SUMMARIZED, True),
+        (WorkEnd.OWN_MODEL_FAILED, True),
+        (WorkEnd.MODEL_FAILED, False),
+        ("", False),  # written by an older version
     ):
-        (found,) = checks.background_failures(everything_of(log, {"s1": why}))
-        assert found.do == do and ("provider=True" in do) == (do is checks.NOT_BY_PROVIDER)
+        (found,) = checks.background_failures(everything_of(log, {"s1": end}))
+        assert ("provider=True" in found.do) == is_own
 
 
 def test_sessions_out_of_context_room_are_named_with_a_remedy(log, settings):

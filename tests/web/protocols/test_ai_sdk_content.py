@@ -81,7 +81,7 @@ def turns(draw):
             tokens = tokens[: draw(st.integers(0, len(tokens)))]
             if tokens:
                 shown += [*tokens, Dropped(of, "lost")]
-            shown.append(LineAdded(line("attempt", step, "failed", text="lost")))
+            shown.append(LineAdded(line("attempt", step, "failed", note="lost")))
         of, content = Attempt(1, step, 9), draw(blocks)
         tokens = pieces(draw, of, content)
         tokens = tokens[: draw(st.integers(0, len(tokens)))]  # the rest was lost
@@ -163,7 +163,7 @@ def test_streamed_text_that_agrees_with_the_final_content_is_sent_once():
 def test_any_output_of_a_tool_reaches_the_client(client, output, shown):
     content = [{"type": "tool_use", "id": "t", "name": "look", "input": {}}]
     result = Line(
-        "result", 1, 1, 0, 0, "look", "1.1.0", body=ev.Body(inline=output.encode()), text="ok"
+        "result", 1, 1, 0, 0, "look", "1.1.0", body=ev.Body(inline=output.encode()), code="ok"
     )
     answer = Settled(Attempt(1, 1, 1), line("answer", 1, "tool_use", content))
     response = client.ask({"chunks": encoded([answer, LineAdded(result)])})

@@ -201,7 +201,7 @@ def _was_decided(views: SessionViews, answer: Answer) -> bool:
     repeated request gets the same response.
     """
     return any(
-        (line.kind, line.call, line.text) == ("approval", answer.call, answer.decision)
+        (line.kind, line.call, line.code) == ("approval", answer.call, answer.decision)
         for line in views.transcript.lines
     )
 

@@ -267,7 +267,7 @@ function Tool({ lines, past, runs, status }) {
           <${Values} value=${valueOf(line.content)} label="Result" />
           ${line.kind === "resolved" && html`<p class="foot">Reported by a person at ${clock(line.at)}.
             The call was never run again.</p>`}
-          ${line.text.includes(";") && html`<p class="foot">${line.text.split(";").slice(1).join(";").trim()}</p>`}
+          ${line.refused && html`<p class="foot">${line.refused.join("; ")}</p>`}
         </div>`)}
         <p class="foot mono">call ${first.call}, offset ${first.offset}</p>
       </div>`}
@@ -282,7 +282,7 @@ function Note({ line }) {
     phase: `The phase is now ${line.name}.`,
     project: `The session is about the project ${line.name}.`,
     terminated: `The session was ended. ${line.text}`,
-    resolved: `Reported by a person: ${line.text.replaceAll("_", " ")}`,
+    resolved: `Reported by a person: ${line.code.replaceAll("_", " ")}`,
   }[line.kind] ?? `${line.kind} ${line.name} ${line.text}`;
   return html`<p class=${`note ${line.kind}`}><bdi>${text}</bdi></p>`;
 }

@@ -30,7 +30,7 @@ export function Failure({ line, session, at, go, about, moment, isLast, lines })
   const attempts = lines.filter((one) => one.kind === "attempt" && one.turn === line.turn && one.offset < line.offset);
   const failed = attempts.filter((one) => one.name === "failed");
   const said = lines.find((one) => one.kind === "message" && one.turn === line.turn);
-  const why = failed.length ? failureText(failed.at(-1).text) : `Turn ${line.turn} failed`;
+  const why = failed.length ? failureText(failed.at(-1).code) : `Turn ${line.turn} failed`;
   const parts = said ? partsOf(said) : [];
   const text = parts.map((part) => part.text).join("");
   const isText = parts.every((part) => part.kind === "text"); // files cannot be sent again from here

@@ -151,7 +151,7 @@ function Failure({ row, now, send, busy, aside }) {
   const { failure } = row;
   const facts = [
     ["Turn", `${failure.turn}, step ${failure.step}`],
-    ["Error", errorText(failure.error) || failure.limit || failure.reason],
+    ["Error", errorText(failure) || failure.limit || failure.reason],
     failure.tries > 0 ? ["Tries", `${failure.tries}, the last at ${clock(failure.at)}`] : ["At", clock(failure.at)],
     ["Kept", "The question, and all results so far"],
   ];

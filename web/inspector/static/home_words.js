@@ -58,10 +58,10 @@ const REASONS = {
 };
 
 /** Why a turn failed, in a sentence, with how often it was tried. */
-export function failureOf({ reason, error, tries }) {
+export function failureOf({ reason, code, tries }) {
   if (REASONS[reason]) return REASONS[reason];
-  return `${failureText(error)}${tries < 2 ? "" : `, ${times(tries)}`}`;
+  return `${failureText(code)}${tries < 2 ? "" : `, ${times(tries)}`}`;
 }
 
 /** The provider's own words, without the attempt's number. */
-export const errorText = (text) => text.replace(/^attempt \d+: /, "");
+export const errorText = ({ code, detail }) => [code, detail].filter(Boolean).join(": ");

@@ -23,9 +23,8 @@ const ERRORS = {
   stalled: "The model stopped answering",
 };
 
-/** Why an attempt failed, from its text "attempt 1: overloaded: detail": known errors in words. */
-export function failureText(text) {
-  const error = /^attempt \d+: ([^:]*)/.exec(text)?.[1];
+/** Why an attempt failed, from the code of its error: known errors in words. */
+export function failureText(error) {
   return ERRORS[error] ?? (error ? `The model call failed: ${error}` : "The model call failed");
 }
 
@@ -38,7 +37,7 @@ export function attemptsText(lines, runs) {
   const failed = lines.filter((line) => line.name === "failed");
   const words = [];
   const often = failed.length > 1 ? `, ${times(failed.length)}` : "";
-  if (failed.length) words.push(`${failureText(failed.at(-1).text)}${often}.`);
+  if (failed.length) words.push(`${failureText(failed.at(-1).code)}${often}.`);
   for (const line of lost) words.push(lostText(line, runs));
   return words.join(" ");
 }
@@ -86,18 +85,18 @@ export function callState(lines, past, status) {
   if (STANDS[status]) return STANDS[status];
   const last = lines.at(-1);
   const wasInDoubt = lines.some((line) => line.kind === "doubt");
-  const outcome = last.text.split(";")[0];
+  const outcome = last.code;
   switch (last.kind) {
     case "asks":
       return [past ? "waited for approval" : "waits for approval", "asks"];
     case "call":
       return ["called", "busy"];
     case "approval":
-      return { allow: ["allowed", "busy"], deny: ["denied", "idle"] }[last.text] ?? ["expired", "idle"];
+      return { allow: ["allowed", "busy"], deny: ["denied", "idle"] }[last.code] ?? ["expired", "idle"];
     case "doubt":
       return ["in doubt", "doubt"];
     case "resolved":
-      return [`in doubt, settled: ${last.text === "happened" ? "it happened" : "it did not happen"}`, "doubt"];
+      return [`in doubt, settled: ${last.code === "happened" ? "it happened" : "it did not happen"}`, "doubt"];
   }
   if (outcome === "ok") return wasInDoubt ? ["was in doubt", "doubt"] : ["", ""];
   return [{ error: "returned an error", not_run: "was not run", denied: "denied" }[outcome]

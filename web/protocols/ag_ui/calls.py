@@ -66,7 +66,7 @@ class Calls:
             case "asks":
                 status = "asks"
             case "approval":
-                status = "running" if line.text == "allow" else "done"
+                status = "running" if line.code == "allow" else "done"
             case "result" | "resolved":
                 status = "done"
             case "doubt":

@@ -267,7 +267,7 @@ class Encoder:
         answers = line.kind in ("result", "resolved")
         if line.kind == "message":
             self._message(line)
-        elif answers or (line.kind == "approval" and line.text != "allow"):
+        elif answers or (line.kind == "approval" and line.code != "allow"):
             content = whole(line.body, self._read).decode("utf-8", "replace") if answers else ""
             self._result(line.call, content, line.text)
         elif line.kind == "ended":

@@ -315,18 +315,17 @@ class _Encoder:
                 self._put("tool-approval-request", approvalId=approval, toolCallId=call.key)
                 self._update_call(call, status="asks", approval=approval)
             case "approval" if call and call.status == "asks":
-                self._decided(call, line.text)
+                self._decided(call, line.code)
             case "result" if call:
-                outcome = line.text.partition(";")[0]
                 if call.status == "doubt":
-                    self._doubt(call, why=call.why, resolved=outcome)
-                self._result(call, outcome, line.body)
+                    self._doubt(call, why=call.why, resolved=line.code)
+                self._result(call, line.code, line.body)
             case "doubt" if call:
                 self._doubt(call, why=line.text)
             case "resolved" if call:
                 if call.why:
-                    self._doubt(call, why=call.why, resolved=line.text)
-                self._result(call, line.text, line.body)
+                    self._doubt(call, why=call.why, resolved=line.code)
+                self._result(call, line.code, line.body)
 
     def _note(self, line: Line) -> None:
         field = {"phase": "trigger", "project": "project_id"}[line.kind]
