@@ -74,7 +74,7 @@ def generated(sink, api, limits):
 @pytest.mark.parametrize("at", ["before", "within"])
 def test_S2_9_pings_for_longer_than_the_stall_limit_are_no_stall(sign, at):
     sink = Collected()
-    done = generated(sink, Api(sink, 2, sign, at), Limits(stall_timeout_ms=200))
+    done = generated(sink, Api(sink, 2, sign, at), Limits(stall_timeout_ms=600))
     assert isinstance(done, GenComplete), done
     assert json.loads(done.content.inline) == [{"type": "text", "text": "done"}]
     texts = [chunk for chunk in sink.chunks if chunk.seq != ALIVE_SEQ]
@@ -89,10 +89,10 @@ UNNAMED = b'data: {"type": "ping"}\n\n'
 @pytest.mark.parametrize("sign", [PING, COMMENT, UNNAMED, sse("news"), delta("")], ids=str)
 def test_S2_9_pings_without_end_are_a_stall_in_the_end(sign):
     sink = Collected()
-    limits = Limits(stall_timeout_ms=100, ping_timeout_ms=300)
+    limits = Limits(stall_timeout_ms=600, ping_timeout_ms=900)
     failed = generated(sink, Api(sink, 10_000, sign), limits)
     assert isinstance(failed, GenFailed) and failed.error == "stalled" and not failed.permanent
-    assert "only signs of life arrived for 0.3 s" in failed.detail
+    assert "only signs of life arrived for 0.9 s" in failed.detail
 
 
 def watched(limits, seconds, heard_every_s):
