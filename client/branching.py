@@ -14,6 +14,7 @@ from ..log.errors import Refused
 from ..log.made import partitions_of
 from ..log.partition import partition_for
 from ..processors.fold.projections.messages import Received
+from ..processors.fold.projections.turn_view import RUNNING
 from ..processors.fold.sessions import fold_event
 from ..processors.fold.views import SessionViews, initial
 from ..processors.store.fork_seeds import foldable_entry
@@ -281,7 +282,7 @@ class Branching:
 def streaming_attempts(views: SessionViews) -> list[str]:
     """TURN.STEP.ATTEMPT of the open attempt and of the attempts that it continues."""
     turn = views.turn
-    if not turn.open or turn.generation is None or turn.generation.status != "running":
+    if not turn.open or turn.generation is None or turn.generation.status is not RUNNING:
         return []
     attempts = (*(lost for lost, _ in turn.generation.chain), turn.generation.attempt)
     return [f"{turn.number}.{turn.step}.{attempt}" for attempt in attempts]

@@ -7,6 +7,7 @@ Providers may use a call_id twice, so it does not identify a call.
 from collections.abc import Mapping
 
 from ..log.errors import Refused
+from ..processors.fold.calls import IN_DOUBT, CallStatus
 from ..processors.fold.grants import SHELL_SPECIAL, granting
 from ..processors.fold.projections.turn_view import Call
 from ..processors.fold.views import SessionViews
@@ -50,7 +51,7 @@ def call_named(views: SessionViews, name: str) -> Call:
         outcomes = ", ".join(f"{row.kind} {row.text}".strip() for row in past)
         raise UnknownCall(f"call {name} no longer waits for a person: {outcomes}. Nothing was "
                           f"changed.")
-    pending = (call for call in waiting if call.status != "done")
+    pending = (call for call in waiting if call.status != CallStatus.DONE)
     names = ", ".join(f"{call.key} ({call.name}, {call.status})" for call in pending) or "none"
     raise UnknownCall(
         f"no call {name} is open in session {views.session_id}. Nothing was changed. Calls that "
@@ -68,7 +69,7 @@ def demand_unresolved(
     key = key_of(views, name)
     lines = [row for row in views.transcript.lines if row.call == key and row.kind == "resolved"]
     calls = [call for call in (*views.turn.calls, *views.turn.doubts) if call.key == key]
-    if not lines or any(call.status in ("doubt", "contradicted") for call in calls):
+    if not lines or any(call.status in IN_DOUBT for call in calls):
         return
     earlier = whole(lines[-1].body, read).decode("utf-8", "replace")
     if calls and lines[-1].code == outcome and report in ("", earlier):

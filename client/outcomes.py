@@ -14,6 +14,7 @@ from ..log.errors import Refused, Retry
 from ..processors.effects.failed_turns import Lines, last_failure, way_out
 from ..processors.fold.projections.partition import INITIAL, PartitionView
 from ..processors.fold.projections.transcript import Line
+from ..processors.fold.ruling import DUPLICATE, Verdict
 from ..processors.fold.sessions import FoldedEvent
 from ..processors.fold.views import SessionViews
 from ..producers.sessions import Receipt
@@ -56,7 +57,12 @@ class Decision(NamedTuple):
     @property
     def counted(self) -> bool:
         """Whether the command is in effect, because it or an equal earlier command was accepted."""
-        return self.verdict in ("accepted", "duplicate")
+        return self.verdict == Verdict.ACCEPTED or self.is_repeated
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether an equal earlier command was accepted, so that this one changed nothing."""
+        return self.verdict == DUPLICATE.code
 
 
 class Answer(NamedTuple):

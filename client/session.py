@@ -602,7 +602,7 @@ class Session(Closing):
         outcome = Resolution.DID_NOT_HAPPEN if happened is None else Resolution.HAPPENED
         name, report = call.call if isinstance(call, InDoubt) else call, happened or ""
         decision = self._rule(Commands.resolve, name, outcome, report=report)
-        if decision.verdict == "duplicate":  # the fold compares outcomes, not reports
+        if decision.is_repeated:  # the fold compares outcomes, not reports
             demand_unresolved(decision.views, name, outcome, report, self.client.read_blob)
         return decision
 

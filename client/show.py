@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ..log.door import Log
 from ..log.errors import Refused
 from ..processors.fold import views as views_fold
+from ..processors.fold.calls import IN_DOUBT, CallStatus
 from ..processors.fold.projections import partition as partition_fold
 from ..processors.fold.projections.background import KINDS
 from ..processors.fold.projections.partition import PartitionView
@@ -230,11 +231,11 @@ def status_of(views: SessionViews, holders: PartitionView = partition_fold.INITI
     calls = (*turn.calls, *turn.doubts)
     if views.frozen is not None:
         return "frozen"
-    if any(call.status in ("doubt", "contradicted") for call in calls):
+    if any(call.status in IN_DOUBT for call in calls):
         return "doubt"
     if turn.terminated and not turn.open:
         return "terminated"
-    if any(call.status == "asks" for call in turn.calls):
+    if any(call.status == CallStatus.ASKS for call in turn.calls):
         return "asks"
     if not turn.open:
         return "idle"

@@ -6,8 +6,9 @@ The facts come from the turn view.
 import difflib
 from typing import NamedTuple
 
+from ..processors.fold.calls import IN_DOUBT, CallStatus
 from ..processors.fold.projections.partition import INITIAL, PartitionView, without, worker_id
-from ..processors.fold.projections.turn_view import Call, TurnView
+from ..processors.fold.projections.turn_view import FAILED, RUNNING, Call, TurnView
 from ..processors.fold.rulings.workers import step_is_due
 from ..processors.fold.views import SessionViews
 
@@ -23,13 +24,14 @@ class Waits(NamedTuple):
 
 def asking(turn: TurnView) -> list[Call]:
     """The calls that wait for approval, oldest first."""
-    return [call for call in turn.calls if call.status == "asks"] if turn.closing is None else []
+    calls = turn.calls if turn.closing is None else ()
+    return [call for call in calls if call.status == CallStatus.ASKS]
 
 
 def doubtful(turn: TurnView) -> list[Call]:
     """The calls in doubt, oldest first: a person must report what happened."""
     calls = (*turn.doubts, *turn.calls)
-    return [call for call in calls if call.status in ("doubt", "contradicted")]
+    return [call for call in calls if call.status in IN_DOUBT]
 
 
 def who_lacks(agent: str, holders: PartitionView) -> str:
@@ -71,11 +73,11 @@ def what_it_waits_for(views: SessionViews, holders: PartitionView = INITIAL) -> 
         return Waits(lacks, lacks=True)
     generation = turn.generation
     if turn.open and generation is not None:
-        if generation.status == "failed":
+        if generation.status is FAILED:
             return Waits(f"the model call failed ({generation.error}) and will be retried")
-        if generation.status == "running":
+        if generation.status is RUNNING:
             return Waits(f"the model is answering (attempt {generation.attempt})")
-    started = [call for call in turn.calls if call.status == "started"]
+    started = [call for call in turn.calls if call.status == CallStatus.STARTED]
     if started:
         return Waits(f"{started[0].name} is running ({started[0].key})")
     works = views.background.works

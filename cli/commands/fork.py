@@ -107,7 +107,7 @@ def _report(forked: Forked, as_json: bool) -> None:
         })
         return
     resent = "; the same message was sent to it" if forked.message_id else ""
-    existed = " (it was open already)" if decision.verdict == "duplicate" else ""
+    existed = " (it was open already)" if decision.is_repeated else ""
     line(f"session {forked.session_id} is a fork of {forked.parent} after offset "
          f"{forked.offset}{existed}{resent}")
     line(f"  continue with `foldlog chat {forked.session_id}`")

@@ -47,7 +47,7 @@ def report(decision: Decision, text: str, as_json: bool, **more: Any) -> None:
     """Print the ruling on a command: `text`, or for a duplicate the note that nothing changed."""
     if as_json:
         emit({**decision_json(decision), **more})
-    elif decision.verdict == "duplicate":
+    elif decision.is_repeated:
         line(f"done before, nothing changed (offset {decision.offset})")
     else:
         line(f"{text} (offset {decision.offset})")

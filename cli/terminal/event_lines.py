@@ -12,6 +12,7 @@ from ...client.contents import text_of, type_of, whole
 from ...log.blobs import BlobError
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
+from ...schemas.enums import Outcome, Via, WhenBusy
 from ...schemas.events.effects import ALIVE_SEQ
 from ...schemas.events.parts import Body, ReadBlob
 from ...schemas.value import field_names
@@ -59,7 +60,7 @@ def event_line(
     if not colours:
         return f"{head} {name:{TYPE_WIDTH}} {text}".rstrip()
     colour = next((code for code, types in _COLOURS if isinstance(entry.event, types)), DIM)
-    if isinstance(entry.event, ev.ToolResult) and entry.event.outcome != "ok":
+    if isinstance(entry.event, ev.ToolResult) and entry.event.outcome != Outcome.OK:
         colour = RED
     rest = f"{DIM}{text}{RESET}" if colour == DIM else text
     return f"{DIM}{head}{RESET} {colour}{name:{TYPE_WIDTH}}{RESET} {rest}"
@@ -84,7 +85,7 @@ def words(event: Any, read: ReadBlob | None = None) -> str:
             fork = f", a fork of {parent} at {event.parent_offset}" if parent else ""
             return f"agent {event.agent}, user {event.user_id}{fork}"
         case ev.MessageReceived():
-            busy = f", {event.when_busy}" if event.when_busy != "queue" else ""
+            busy = f", {event.when_busy}" if event.when_busy != WhenBusy.QUEUE else ""
             return f"{quoted(event.content)} from {event.by_user} ({event.message_id}{busy})"
         case ev.ContextSet():
             return f"system prompt and tools, {event.tokens or 'unknown'} tokens"
@@ -121,7 +122,7 @@ def words(event: Any, read: ReadBlob | None = None) -> str:
         case ev.ToolStarted():
             return f"{_call(event)} attempt {event.attempt} by {event.owner}"
         case ev.ToolResult():
-            via = f" via {event.via}" if event.via != "tool" else ""
+            via = f" via {event.via}" if event.via != Via.TOOL else ""
             content = quoted(event.content)
             return f"{_call(event)} attempt {event.attempt} {event.outcome}{via}: {content}"
         case ev.ToolFailedUncertain():

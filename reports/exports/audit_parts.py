@@ -14,7 +14,7 @@ from ...processors.advice.prices import PriceTable, dollars, total
 from ...processors.fold.grants import grant_of, grant_text
 from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.transcript import Line
-from ...processors.fold.ruling import Ruling
+from ...processors.fold.ruling import Ruling, Verdict
 from ...schemas import events as ev
 from ...schemas.codec import Entry
 from .blocks import Contents, blocks, text_of as decoded, time
@@ -198,7 +198,7 @@ def _request_item(entry: Entry, ruling: Ruling) -> Item:
     if not ruling.accepted:
         reason = f"{ruling.code}: {ruling.detail}" if ruling.detail else ruling.code
         what += f' {tag(ruling.verdict)} <span class="note">{e(reason)}</span>'
-    kind = "person" if ruling.verdict != "refused" else "bad"
+    kind = "person" if ruling.verdict != Verdict.REFUSED else "bad"
     return (entry.offset, entry.at, kind, who, what)
 
 
@@ -364,7 +364,7 @@ def refused_table(facts: SessionFacts) -> str:
         f"<td>{e(getattr(entry.event, 'by_user', '') or getattr(entry.event, 'user_id', ''))}</td>"
         f"<td>{e(proof_of(entry).text)}</td>"
         f"<td>{e(type_of(entry))}</td><td>{e(ruling.code)}: {e(ruling.detail)}</td></tr>"
-        for entry, ruling in facts.people if ruling.verdict == "refused"
+        for entry, ruling in facts.people if ruling.verdict == Verdict.REFUSED
     ]
     heads = ("when", "offset", "by", "proof", "request", "reason")
     return _table(heads, rows)

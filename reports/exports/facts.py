@@ -20,6 +20,7 @@ from ...processors.fold.sessions import FoldedEvent, FoldedSession
 from ...processors.fold.views import SessionViews
 from ...schemas import events as ev
 from ...schemas.codec import Entry
+from ...schemas.enums import Approval as Needed
 from ...schemas.ids import call_key
 from ...schemas.value import replace
 
@@ -182,7 +183,7 @@ class SessionFacts(FoldedSession):
                     self.calls[place].fragment = fragment
 
     def _update_call(self, known: CallFacts, call: Call, entry: Entry) -> None:
-        if call.status == "done" and known.ended is None:
+        if call.status == CallStatus.DONE and known.ended is None:
             known.ended = entry
         known.call = call
 
@@ -222,9 +223,9 @@ class SessionFacts(FoldedSession):
             return
         known.invoked = entry
         key, sha = known.call.key, known.call.args_sha256
-        if event.approval == "ask":
+        if event.approval == Needed.ASK:
             self.approvals.append(Approval(key, event.name, sha, entry))
-        elif event.outcome is None and event.approval == "none":
+        elif event.outcome is None and event.approval == Needed.NONE:
             args = known.call.args.inline or b""
             grant = granting(before.turn.grants, event.name, sha, args)
             given = grant and next((a for a in reversed(self.approvals) if _gave(a, grant)), None)

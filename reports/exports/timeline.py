@@ -10,6 +10,8 @@ from html import escape
 from typing import NamedTuple
 
 from ...client.visible import clean as visible
+from ...processors.fold.calls import IN_DOUBT
+from ...processors.fold.ruling import Verdict
 from .facts import BACKGROUND, SessionFacts
 
 WIDTH, LEFT, RIGHT = 1080, 96, 16
@@ -44,7 +46,7 @@ def marks_of(facts: SessionFacts) -> list[Mark]:
         event = entry.event
         name = type(event).__name__
         who = getattr(event, "by_user", "") or getattr(event, "user_id", "")
-        kind = "person" if ruling.verdict != "refused" else "refused"
+        kind = "person" if ruling.verdict != Verdict.REFUSED else "refused"
         verdict = "" if ruling.accepted else f", {ruling.verdict}: {ruling.code}"
         found.append(Mark("people", entry.at, entry.at, kind, f"{who}: {name}{verdict}"))
     for attempt in facts.attempts.values():
@@ -60,7 +62,7 @@ def marks_of(facts: SessionFacts) -> list[Mark]:
         for number, claim in enumerate(known.starts, 1):
             over = known.starts[number].at if number < len(known.starts) else None
             end = over or (known.ended.at if known.ended is not None else last)
-            doubt = call.status in ("doubt", "contradicted") or bool(known.doubts)
+            doubt = call.status in IN_DOUBT or bool(known.doubts)
             kind = "doubt" if doubt else call.outcome or "ok"
             title = f"{key} {call.name}, attempt {number}: {call.outcome or call.status}"
             found.append(Mark("tools", claim.at, end, kind, title))

@@ -17,6 +17,7 @@ from ...client.contents import plain
 from ...processors.fold.calls import CallStatus
 from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.transcript import Line
+from ...schemas.enums import Outcome
 from ...schemas.ids import call_key
 from .blocks import Block, Contents, blocks, clean, strict_json, text_of as decoded, time
 from .facts import CallFacts, SessionFacts
@@ -274,7 +275,7 @@ class _Chat:
                 pass
             case _:
                 assert_never(call.status)
-        if call.outcome == "ok":
+        if call.outcome == Outcome.OK:
             return "output-available", shown if body is not None else json_text(notice), None
         if call.decision in ("deny", "expired"):
             return "output-denied", None, notice or None

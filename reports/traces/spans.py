@@ -15,6 +15,7 @@ from ...processors.fold.projections.turn_view import call_of
 from ...processors.fold.sessions import FoldedEvent
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen
+from ...schemas.enums import Outcome
 from ...schemas.topics import SESSION_EVENTS
 
 INTERNAL, CLIENT, PRODUCER = 1, 3, 4
@@ -293,7 +294,7 @@ def _end_of(event: object) -> tuple[tuple, str, dict[str, Any]]:
         case ev.GenStopped():
             return ("chat", event.turn, event.step), "stopped", {}
         case ev.ToolResult():
-            error = "" if event.outcome == "ok" else event.outcome
+            error = "" if event.outcome == Outcome.OK else event.outcome
             more = {"foldlog.outcome": event.outcome, "foldlog.via": event.via}
             return ("tool", event.turn, event.step, event.index), error, more
         case ev.ToolFailedUncertain():

@@ -34,6 +34,7 @@ from foldlog.processors.request.rendered import Renderings
 from foldlog.processors.store.partition_cache import PartitionCache
 from foldlog.processors.store.store import Store
 from foldlog.processors.wake import budget, decide, facts as wake
+from foldlog.processors.wake.budget import Budget
 from foldlog.processors.worker import worker
 from foldlog.processors.worker.actions import Actions
 from foldlog.processors.worker.lost_effects import LostEffects
@@ -244,7 +245,7 @@ OF_BACKGROUND_WORK = (
           Simulated("WorkEnds", "compaction_alone")),
     Plant("a useless summary tried again", background, "_done", wrong.forgets_tried_work,
           Simulated("WorkEnds", "compaction_alone")),
-    Plant("giving up while a summary is made", wake, "may_still_come", wrong.always(False),
+    Plant("giving up while a summary is made", Budget, "may_still_come", wrong.always(False),
           Simulated("BudgetIsExceededOnlyAsLastResort", "compaction_alone")),
     Plant("a candidate that is never adopted", budget, "saving", wrong.always(0),
           Simulated("BudgetIsExceededOnlyAsLastResort", "compaction_alone")),

@@ -23,6 +23,7 @@ from ...processors.outside.connection import State
 from ...processors.store.store import Belongs, fold_version, open_readonly
 from ...processors.wake.budget import Rules
 from ...processors.wake.facts import wake
+from ...processors.wake.table import Action
 from ...processors.wake.work_ends import WorkEnd
 from ...reports.replay import store_directory
 from ...schemas.enums import EndReason
@@ -327,7 +328,8 @@ def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
             error = f"{type(bug).__name__}: {bug}"
             yield found(Code.SESSION_CANNOT_CONTINUE, session=name, error=error)
             continue
-        rows = [owed for owed in every if owed.owed not in ("wait", "begin", "abort")]
+        of_effects = (Action.WAIT, Action.BEGIN, Action.ABORT)
+        rows = [owed for owed in every if owed.owed not in of_effects]
         quiet = now - everything.last_at[name]
         if rows and quiet > IDLE_MS:
             what = ", ".join(sorted({f"{owed.owed} ({owed.row})" for owed in rows}))

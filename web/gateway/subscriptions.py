@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ...client.history import Frame, Place, after, count, missed
 from ...client.transcript_stream import Attempt, Shown, Viewer, see, streamed
 from ...processors.fold.partial_answer import Chain, chunks_of
+from ...processors.fold.projections.turn_view import RUNNING
 from ...processors.fold.sessions import FoldedEvent
 from ...processors.fold.views import SessionViews
 from ...schemas import events as ev
@@ -48,7 +49,7 @@ class WatchedSession:
         """The running attempt that streams chunks, and an offset at or before its first chunk."""
         turn = self.views.turn
         generation = turn.generation
-        if generation is None or generation.status != "running" or generation.claim is None:
+        if generation is None or generation.status is not RUNNING or generation.claim is None:
             return None
         return Attempt(turn.number, turn.step, generation.attempt), generation.offset
 

@@ -15,6 +15,7 @@ from ...client.contents import blocks_of, text_of, whole
 from ...client.waiting import asking, doubtful
 from ...log.blobs import BlobError
 from ...processors.advice.prices import PriceTable, usd
+from ...processors.fold.calls import CallStatus
 from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.transcript import FAILED as FAILED_ATTEMPT, Line
 from ...processors.fold.projections.turn_view import Call
@@ -257,7 +258,7 @@ class Card:
         return {
             "call": call.key,
             "name": call.name,
-            "asks": call.status == "asks",
+            "asks": call.status == CallStatus.ASKS,
             "args": args,
             "args_sha256": call.args_sha256,
             "expires_at": call.expires_at,

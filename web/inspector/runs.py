@@ -33,6 +33,7 @@ from ...processors.fold.ruling import Ruling
 from ...processors.fold.views import SessionViews
 from ...schemas import events as ev
 from ...schemas.codec import Entry
+from ...schemas.enums import Decision, Resolution
 from ...schemas.events.parts import Body, ReadBlob
 from .summary import brief
 
@@ -195,10 +196,10 @@ def _said(event: object, read: ReadBlob | None) -> str:
         case ev.MessageReceived():
             return brief(_text(event.content, read), TITLE_CHARS) or "a message"
         case ev.ApprovalDecided():
-            return "allowed it" if event.decision == "allow" else "denied it"
+            return "allowed it" if event.decision == Decision.ALLOW else "denied it"
         case ev.HumanResolved():
-            happened = "it happened" if event.outcome == "happened" else "it did not happen"
-            return f"reported that {happened}"
+            happened = event.outcome == Resolution.HAPPENED
+            return f"reported that it {'happened' if happened else 'did not happen'}"
         case ev.CancelRequested():
             return "stopped the turn"
         case ev.SessionTerminated():

@@ -9,6 +9,7 @@ from ...client.contents import text_of, whole
 from ...processors.fold.projections.turn_view import TurnView, find_call
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
+from ...schemas.enums import Decision, Outcome, Resolution
 from ...schemas.ids import parse_call_key
 from .runs import worker_name
 from .summary import brief
@@ -103,19 +104,19 @@ def _about_call(event: Any, turn: TurnView) -> str:
         case ev.ToolStarted():
             return f"{_name(event, turn)} was started, attempt {event.attempt}"
         case ev.ToolResult():
-            how = "returned" if event.outcome == "ok" else event.outcome.replace("_", " ")
+            how = "returned" if event.outcome == Outcome.OK else event.outcome.replace("_", " ")
             return f"{_name(event, turn)} {how}"
         case ev.ToolFailedUncertain():
             return f"{_name(event, turn)} is in doubt"
         case ev.ApprovalDecided():
-            did = "allowed" if event.decision == "allow" else "denied"
+            did = "allowed" if event.decision == Decision.ALLOW else "denied"
             return f"{event.by_user or 'A person'} {did} {_name(event, turn)}"
         case ev.ApprovalExpired():
             return f"The approval of {_name(event, turn)} expired without a decision"
         case ev.HumanNeeded():
             return f"A person was asked about {_name(event, turn)}"
         case ev.HumanResolved():
-            did = "happened" if event.outcome == "happened" else "did not happen"
+            did = "happened" if event.outcome == Resolution.HAPPENED else "did not happen"
             return f"{event.by_user or 'A person'} said: {_name(event, turn)} {did}"
     raise AssertionError(f"{type(event).__name__} has no sentence")
 

@@ -16,6 +16,7 @@ from ....client.commands import Commands
 from ....client.contents import blocks_of, whole
 from ....client.outcomes import UnknownMessage
 from ....client.transcript_stream import LineAdded, Shown
+from ....processors.fold.calls import CallStatus
 from ....processors.fold.projections.message_sha import message_sha
 from ....processors.fold.projections.messages import Received
 from ....processors.fold.views import SessionViews
@@ -193,7 +194,7 @@ async def _decide(gateway: Gateway, request: Request, session_id: str, answer: A
 
 
 def _is_pending(views: SessionViews, key: str) -> bool:
-    return any(call.key == key and call.status == "asks" for call in views.turn.calls)
+    return any(call.key == key and call.status == CallStatus.ASKS for call in views.turn.calls)
 
 
 def _was_decided(views: SessionViews, answer: Answer) -> bool:
