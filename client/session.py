@@ -569,7 +569,7 @@ class Session(Closing):
         return self.decide(call, Decided.ALLOW, remember=remember, like=like)
 
     def deny(self, call: ApprovalAsked | str) -> Decision:
-        """Refuse a call; the model is told so and continues."""
+        """Refuse a call. The model reads the refusal and continues."""
         return self.decide(call, Decided.DENY)
 
     def decide(

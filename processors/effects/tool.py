@@ -189,14 +189,14 @@ def reconciliation(session_id: str, begin: BeginTool, means: Means) -> Run:
 
     async def work(sink: Sink, stop: Stop) -> None:
         if tool is None:
-            why = "its worker is gone, and the agent has no such tool any more"
+            why = "its worker died, and the agent no longer has this tool"
             await sink.outcome(session_id, tools.uncertain(claim, why))
             return
         host = _host(begin.agent, means)
         await tools.reconcile(claim, tool, begin.args, sink, stop, host, early=begin.early)
 
     def died(why: str) -> ev.ToolFailedUncertain:
-        return tools.uncertain(claim, f"its worker is gone, and asking ended badly: {why}")
+        return tools.uncertain(claim, f"its worker died, and its reconciler failed: {why}")
 
     effect = EffectId(session_id, begin.claim.offset, recovers=True, early=begin.early)
     return Run(Role.TOOLS, effect, work, None if begin.early else died)

@@ -119,5 +119,7 @@ class _BrokerOfAllProcesses:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if getattr(config.option, "numprocesses", None) and not config.option.collectonly:
+    options = config.option
+    wanted = not options.collectonly and "not broker" not in options.markexpr
+    if wanted and getattr(options, "numprocesses", None):
         config.pluginmanager.register(_BrokerOfAllProcesses())
