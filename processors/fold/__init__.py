@@ -5,5 +5,5 @@ counts), projections/ (the views), views.py (all views as one value), rows.py an
 (parts of views), calls.py and call_facts.py (the life of a tool call), grants.py, transitions.py
 and field_writers.py (tables of approvals, phases and fields), partial_answer.py, cut_points.py and
 refused_content.py (rules about content), sessions.py (the loop over many sessions),
-forks.py and inherited.py (how a fork begins).
+forks.py, inherited.py and seeds.py (how a fork begins).
 """

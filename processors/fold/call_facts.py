@@ -9,6 +9,7 @@ from ...schemas.grant import why_wrong
 from .calls import DONE, Row, row_for
 from .projections.turn_view import ERROR, NOT_RUN, AboutCall, Call, TurnView, contradicts
 
+ASK, DENY = Approval.ASK, Decision.DENY  # Python 3.11 looks enum members up slowly
 Facts = tuple[object, ...]
 """Values of facts, in the order of the event's DOMAINS."""
 
@@ -21,7 +22,7 @@ def row_of(turn: TurnView, call: Call, event: AboutCall) -> Row:
 
 def _invoked(turn: TurnView, call: Call, event: ev.ToolInvoked) -> Facts:
     basis = "newest" if event.basis == turn.basis else "older"
-    allows = "ask" if event.approval == Approval.ASK else "allow"
+    allows = "ask" if event.approval == ASK else "allow"
     decides = allows if event.outcome is None else "done"
     return call.status, turn.closing is not None, basis, decides
 
@@ -29,7 +30,7 @@ def _invoked(turn: TurnView, call: Call, event: ev.ToolInvoked) -> Facts:
 def _approval(turn: TurnView, call: Call, event: ev.ApprovalDecided) -> Facts:
     shown = "shown" if event.args_sha256 == call.args_sha256 else "others"
     grant = "valid" if why_wrong(event.grant) is None else "invalid"
-    decision = "deny" if event.decision == Decision.DENY else "allow"
+    decision = "deny" if event.decision == DENY else "allow"
     repeats = call.decision == event.decision
     return call.status, shown, turn.closing is not None, grant, decision, repeats
 

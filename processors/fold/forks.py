@@ -5,13 +5,39 @@ open turn. Everything that concerns the outside world stays with the parent: dou
 refusals, background work, money spent. inherited.py lists what each view inherits. Pure.
 """
 
+from typing import NamedTuple
+
 from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ...schemas.value import replace
 from .partial_answer import chunks_of, said_so_far
+from .projections import turn as turn_fold
 from .projections.messages import Progress
 from .projections.turn_view import CANCELLED, RUNNING, Closing, Stream
+from .ruling import ACCEPTED, Ruling
+from .rulings.producers import fork_opened
 from .views import VIEWS, Origin, SessionViews
+
+
+class Parent(NamedTuple):
+    """A fork's parent: its views with the open turn ended, and the offset of the last of its events
+    that the fork's seed holds (schemas/seed.py)."""
+
+    views: SessionViews
+    last: int
+
+
+def open_fork(
+    views: SessionViews, entry: Entry, parent: Parent
+) -> tuple[SessionViews, Ruling]:
+    """The views after a fork's SESSION_OPENED, and the ruling on it. `views`: the fork's views
+    before that event."""
+    ruling = fork_opened(parent.views, entry.event)
+    if ruling is not ACCEPTED:
+        turn = turn_fold.refuse(views.turn, entry.offset, ruling.code, ruling.detail)
+        return replace(views, turn=turn), ruling
+    inherited = {view.field: view.inherit(parent.views, entry, parent.last) for view in VIEWS}
+    return replace(views, stream=Stream(), origin=origin_of(entry), **inherited), ruling
 
 
 def origin_of(entry: Entry) -> Origin:
@@ -66,13 +92,3 @@ def with_turn_closing(views: SessionViews, at: int) -> SessionViews:
         turn=replace(turn, queue=(), closing=Closing(CANCELLED, at)),
         messages=replace(messages, progress=messages.progress.append(*consumed)),
     )
-
-
-def initial_views(
-    views: SessionViews, parent: SessionViews, entry: Entry, last: int
-) -> SessionViews:
-    """The views of a fork after its SESSION_OPENED. `views`: the fork's views before that event;
-    `parent`: the parent's views with the turn ended; `last`: the offset of the parent's last
-    event."""
-    inherited = {view.field: view.inherit(parent, entry, last) for view in VIEWS}
-    return replace(views, stream=Stream(), origin=origin_of(entry), **inherited)

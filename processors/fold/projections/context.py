@@ -37,6 +37,7 @@ from .turn_view import (
     is_open,
 )
 
+REFUSAL, DENY = EndReason.REFUSAL, Decision.DENY  # see turn_view.py
 DENIED = "Not run: the user denied this call."
 EXPIRED = "Not run: nobody allowed this call in time."
 CANCELLED = "Not run: the turn was ending when the model asked for this."
@@ -277,7 +278,7 @@ def _completed(
 ) -> ContextView:
     used = all_input(event.usage)
     last = used + event.usage.counts[-1]
-    refused = event.stop_reason == EndReason.REFUSAL
+    refused = event.stop_reason == REFUSAL
     measured = used if refused else last
     if measured > REQUEST_TOKENS_MAX:  # impossible: keep the earlier estimate
         measured = 0
@@ -365,7 +366,7 @@ def _result(
             text = "".join(f"\n{refusal.detail}" for refusal in refusals)
             body, error, tokens = event.content, event.outcome != OK, event.tokens
         case ev.ApprovalDecided():
-            if event.decision != Decision.DENY:
+            if event.decision != DENY:
                 return None
             text = DENIED
         case ev.ApprovalExpired():

@@ -18,7 +18,7 @@ from .turn_view import TurnView, call_of
 FAILED = "failed"
 CONTINUED = "continued"
 """The `name` of an attempt's line if the attempt continues the text of a lost attempt."""
-RESUME, REFUSAL = Recovery.RESUME, EndReason.REFUSAL
+ASK, RESUME, REFUSAL = Approval.ASK, Recovery.RESUME, EndReason.REFUSAL
 
 
 class Line(Value):
@@ -201,7 +201,7 @@ def _call_line(entry: Entry, event: CallEvent, before: TurnView, state: SessionS
         case ev.ToolInvoked():
             if event.outcome is not None:
                 return Line("result", *place, event.content, event.outcome)
-            return Line("asks" if event.approval == Approval.ASK else "call", *place, call.args)
+            return Line("asks" if event.approval == ASK else "call", *place, call.args)
         case ev.ToolResult():
             _, refused = triggered(state, before, event)
             return Line("result", *place, event.content, event.outcome, refused=refused)

@@ -25,6 +25,7 @@ from .turn_view import (
     INTERRUPTED,
     NOT_RUN,
     OK,
+    REFUSALS_MAX,
     REMINDERS_MAX,
     RESOLVED_MAX,
     RUNNING,
@@ -35,6 +36,7 @@ from .turn_view import (
     Call,
     Closing,
     Generation,
+    Refusal,
     Reminder,
     Stream,
     TurnView,
@@ -50,6 +52,7 @@ INITIAL = TurnView()
 RANK = {INTERRUPTED: 0, CANCELLED: 1, TERMINATED: 2}  # of several reasons, the highest counts
 INTERRUPT, AFTER_STEP = WhenBusy.INTERRUPT, CancelMode.AFTER_STEP
 RESUME, RECONCILER = Recovery.RESUME, Via.RECONCILER
+ALLOW, DENY = Decision
 
 
 def apply(view: TurnView, entry: Entry) -> TurnView:
@@ -243,8 +246,8 @@ def _approval(view: TurnView, entry: Entry, event: ev.ApprovalDecided) -> TurnVi
     call = _call(view, event)
     status = _becomes(view, call, event)
     if status is DONE:
-        return _with_call(view, call, status=status, outcome=NOT_RUN, decision=Decision.DENY)
-    view = _with_call(view, call, status=status, decision=Decision.ALLOW)
+        return _with_call(view, call, status=status, outcome=NOT_RUN, decision=DENY)
+    view = _with_call(view, call, status=status, decision=ALLOW)
     grant = grant_of(call.name, event)
     if event.remember and grant not in view.grants:
         return replace(view, grants=(*view.grants, grant)[-GRANTS_MAX:])
@@ -326,6 +329,13 @@ def _reminder(view: TurnView, entry: Entry, event: ev.ReminderAdded) -> TurnView
 
 def _human_needed(view: TurnView, entry: Entry, event: ev.HumanNeeded) -> TurnView:
     return _with_call(view, _call(view, event), told=True)
+
+
+def refuse(view: TurnView, offset: int, code: str, detail: str) -> TurnView:
+    """The view after a refusal of the event at an offset. A worker answers it with REFUSED."""
+    if len(view.refusals) >= REFUSALS_MAX:
+        view = replace(view, refusals=view.refusals[1:], refusals_dropped=view.refusals_dropped + 1)
+    return replace(view, refusals=(*view.refusals, Refusal(offset, code, detail)))
 
 
 def _refused(view: TurnView, entry: Entry, event: ev.Refused) -> TurnView:
