@@ -18,9 +18,9 @@ from ..log.door import Log, Offsets, Reader
 from ..log.errors import LogUnreachable, OffsetGone
 from ..log.made import partitions_of
 from ..log.partition import partition_for
+from ..processors.entries import foldable_entry
 from ..processors.fold.sessions import fold_event
 from ..processors.fold.views import SessionViews
-from ..processors.store.fork_seeds import foldable_entry
 from ..schemas.events.parts import ReadBlob
 from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS

@@ -13,11 +13,11 @@ from ..log.door import Log
 from ..log.errors import Refused
 from ..log.made import partitions_of
 from ..log.partition import partition_for
+from ..processors.entries import foldable_entry
 from ..processors.fold.projections.messages import Received
 from ..processors.fold.projections.turn_view import RUNNING
 from ..processors.fold.sessions import fold_event
 from ..processors.fold.views import SessionViews, initial
-from ..processors.store.fork_seeds import foldable_entry
 from ..producers.fork import (
     open_fork,
     repeat,

@@ -11,8 +11,8 @@ from ..log.door import Log, Offsets
 from ..log.errors import LogUnreachable
 from ..log.made import partitions_of
 from ..log.partition import partition_for
+from ..processors.entries import foldable_entry
 from ..processors.fold.sessions import is_foldable
-from ..processors.store.fork_seeds import foldable_entry
 from ..schemas.codec import Entry
 from ..schemas.events.parts import ReadBlob
 from ..schemas.ids import PARTITION_KEY

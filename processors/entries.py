@@ -1,19 +1,17 @@
-"""Resolves seeds: reads the content with which a fork begins, for every reader of the log.
+"""Reads a record as an entry that the fold accepts. Every reader of the log uses `foldable_entry`.
 
-A fold does no I/O, so the reader of a fork's SESSION_OPENED adds the seed's bytes to the entry. The
-worker, every viewer, replays, the gateway and the simulator use this file. If a seed is
-unavailable, the entry gets the reason instead: the fold then freezes the fork, and other sessions
-continue.
+A fold does no I/O, so the reader adds the seed with which a fork begins to the entry of its
+SESSION_OPENED. If the seed is unavailable, the entry gets the reason instead: the fold then freezes
+the fork, and other sessions continue.
 """
 
-
-from ...log.blobs import BlobCorrupt, BlobMissing
-from ...schemas.codec import Entry, entry_of
-from ...schemas.events import BlobRef, RecordSkipped, SessionOpened
-from ...schemas.events.parts import ReadBlob
-from ...schemas.record import Record
-from ...schemas.seed import Seed, unseal
-from ...schemas.value import replace
+from ..log.blobs import BlobCorrupt, BlobMissing
+from ..schemas.codec import Entry, entry_of
+from ..schemas.events import BlobRef, RecordSkipped, SessionOpened
+from ..schemas.events.parts import ReadBlob
+from ..schemas.record import Record
+from ..schemas.seed import Seed, unseal
+from ..schemas.value import replace
 
 
 def foldable_entry(record: Record, read: ReadBlob | None, *, chunks: bool = False) -> Entry:

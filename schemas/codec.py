@@ -72,7 +72,7 @@ class Entry(Value):
 
     `writer`: the role in the record header `w`. `session_id`: the record's key, which is a scope in
     memory-events. `seed`: the resolved seed, for a fork's SESSION_OPENED only
-    (store/fork_seeds.py). `by`: the value of the record header `by`, which names who recorded a
+    (processors/entries.py). `by`: the value of the record header `by`, which names who recorded a
     person's command (origin.py).
     """
 

@@ -19,9 +19,9 @@ from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
 from ..effects.kinds import is_wanted
 from ..effects.ports import EffectId
+from ..entries import foldable_entry
 from ..fold.sessions import fold_event
 from ..fold.views import SessionViews, initial
-from ..store.fork_seeds import foldable_entry
 from ..store.partition_cache import PartitionCache
 
 POLL_S = 0.2

@@ -27,11 +27,11 @@ from .. import crash_points
 from ..agent import Agent
 from ..agent_digest import digests_of
 from ..effects.failed_turns import failed_turn
+from ..entries import foldable_entry
 from ..fold.ruling import ACCEPTED
 from ..fold.sessions import KEY_BYTES_MAX, fold_event, is_foldable
 from ..fold.views import SessionViews
 from ..store.clocks import Clock, ClockWatch, Reading, anchor_of, produced_header, reading
-from ..store.fork_seeds import foldable_entry
 from ..store.hot_sessions import MB, HotSessions
 from ..store.identity import Identity
 from ..store.partition_cache import OpenStore, OtherLog, PartitionCache, may_owe

@@ -46,7 +46,7 @@ def arrow_findings(source: Source) -> Iterator[str]:
 # The folders and files of processors/ in the order of their arrows: a part may import those of
 # the lines above its own.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("crash_points", "limits", "mcp_server", "sqlite_errors", "token_count"),
+    ("crash_points", "entries", "limits", "mcp_server", "sqlite_errors", "token_count"),
     ("fold", "search"),
     ("tools",),
     ("agent",),

@@ -31,11 +31,11 @@ from ...log.errors import (
 )
 from ...log.partition import partition_for
 from ...log.settings import SESSION_CACHE_MB
+from ...processors.entries import foldable_entry
 from ...processors.fold.projections.partition import PartitionView
 from ...processors.fold.ruling import ACCEPTED
 from ...processors.fold.sessions import FoldedEvent, is_foldable
 from ...processors.fold.views import SessionViews
-from ...processors.store.fork_seeds import foldable_entry
 from ...processors.store.hot_sessions import MB, HotSessions
 from ...processors.store.opener import StoreOpener
 from ...processors.store.partition_cache import PartitionCache
