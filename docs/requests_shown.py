@@ -5,7 +5,7 @@ import json
 from foldlog.processors.agent import Agent
 from foldlog.processors.request.layers import Layer, Layers
 from foldlog.processors.tools.tool import tool
-from foldlog.processors.wake.decide import Desk, decide
+from foldlog.processors.wake.decide import Sources, decide
 from foldlog.tests.kit.answers import Use
 from foldlog.tests.kit.history import History
 
@@ -38,8 +38,8 @@ def request() -> str:
     history.take().open(agent=AGENT.name)
     history.say("Where is order 17?")
     (first,) = [owed for owed in history.owed() if owed.owed == "LLM_CALLED"]
-    desk = Desk(history.blobs.body, history.blobs.read, lambda agent, views: LAYERS)
-    for event in decide(first, history.views, AGENT, desk):
+    sources = Sources(history.blobs.body, history.blobs.read, lambda agent, views: LAYERS)
+    for event in decide(first, history.views, AGENT, sources):
         history.append(event, "sessions")
     history.answer("I look.", Use("look_up", '{"order":"17"}', "toolu_1"))
     history.result("1.1.0", "sent on Monday", reminders=("Orders take three days.",))

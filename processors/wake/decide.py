@@ -80,7 +80,7 @@ def no_todos(agent: Agent, views: SessionViews) -> str:
     return ""
 
 
-class Desk(NamedTuple):
+class Sources(NamedTuple):
     """The sources outside the log that a decision may read: blobs, files and memory for a new
     prefix, and the todos of a project. Text from these sources is written to the log before a model
     gets it.
@@ -93,7 +93,7 @@ class Desk(NamedTuple):
 
 
 def decide(
-    owed: Obligation, views: SessionViews, agent: Agent | None, desk: Desk
+    owed: Obligation, views: SessionViews, agent: Agent | None, sources: Sources
 ) -> list[Decision]:
     """The events that discharge an obligation, in order. worker/actions.py handles claims, outcomes
     of effects and waits, because they need more than the views."""
@@ -103,13 +103,13 @@ def decide(
         case Action.HUMAN_NEEDED:
             return [_human_needed(owed, views)]
         case Action.TURN_ENDED:
-            return _end_of_turn(owed, views, agent, desk)
+            return _end_of_turn(owed, views, agent, sources)
         case Action.TOOL_INVOKED:
-            return [_tool_invoked(_call(owed, views), views, _known(agent), desk.read_blob)]
+            return [_tool_invoked(_call(owed, views), views, _known(agent), sources.read_blob)]
         case Action.APPROVAL_EXPIRED:
             return [ev.ApprovalExpired(call=owed.call.key)]
         case Action.LLM_CALLED:
-            return _llm_called(views, _known(agent), desk)
+            return _llm_called(views, _known(agent), sources)
         case Action.COMPACTION_SKIPPED:
             return [ev.CompactionSkipped(upto=owed.work.upto, why=in_words(WorkEnd.TOO_LITTLE))]
         case Action.BACKGROUND_DONE:
@@ -140,13 +140,13 @@ def _known(agent: Agent | None) -> Agent:
 
 
 def _end_of_turn(
-    owed: Obligation, views: SessionViews, agent: Agent | None, desk: Desk
+    owed: Obligation, views: SessionViews, agent: Agent | None, sources: Sources
 ) -> list[Decision]:
     if owed.lane == "C":
         assert views.turn.closing is not None
         return [_turn_ended(views, views.turn.closing.reason)]
     if owed.row == "N2":
-        return _over_cap(owed, views, _known(agent), desk)
+        return _over_cap(owed, views, _known(agent), sources)
     return [_ended_by_itself(owed, views, _known(agent))]
 
 
@@ -290,7 +290,7 @@ def _weight(text: bytes, family: str) -> int:
 
 
 def _context_set(
-    views: SessionViews, agent: Agent, desk: Desk, moves: bool
+    views: SessionViews, agent: Agent, sources: Sources, moves: bool
 ) -> tuple[str, list[ev.ContextSet]]:
     """The sha256 of the next request's prefix, and a CONTEXT_SET if that prefix is not in force.
 
@@ -303,21 +303,21 @@ def _context_set(
     known = views.context.prefix_sha
     if known and (views.turn.step > 0 or held(views, rules_of(agent)) is not None):
         return known, []
-    layers = desk.read_layers(agent, views)
+    layers = sources.read_layers(agent, views)
     if known and views.context.request is not None and not moves and not is_cold(views):
-        current = layers_of(whole_of(views.context.prefixes[-1].system, desk.read_blob))
+        current = layers_of(whole_of(views.context.prefixes[-1].system, sources.read_blob))
         memory = [layer for layer in (current or NO_LAYERS).texts if layer.name in MEMORY]
         files = [layer for layer in layers.texts if layer.name not in MEMORY]
         layers = Layers((*files, *memory))
-    prefix = context_set_of(agent, desk.store_body, layers)
+    prefix = context_set_of(agent, sources.store_body, layers)
     return prefix.sha256, [] if prefix.sha256 == known else [prefix]
 
 
-def _todos(views: SessionViews, agent: Agent, desk: Desk) -> ev.ReminderAdded | None:
+def _todos(views: SessionViews, agent: Agent, sources: Sources) -> ev.ReminderAdded | None:
     """A reminder with the open todos, for the first step of a turn; None if the model has seen this
     very list.
     """
-    text = desk.read_todos(agent, views) if views.turn.step == 0 else ""
+    text = sources.read_todos(agent, views) if views.turn.step == 0 else ""
     reminder_id = f"todos-{sha256(text.encode()).hexdigest()[:16]}"
     if not text or reminder_id in views.turn.reminder_ids:
         return None
@@ -325,40 +325,40 @@ def _todos(views: SessionViews, agent: Agent, desk: Desk) -> ev.ReminderAdded | 
 
 
 def _with_prefix(
-    views: SessionViews, agent: Agent, desk: Desk
+    views: SessionViews, agent: Agent, sources: Sources
 ) -> tuple[Plan, str, list[ev.ContextSet]]:
     """The plan of the next request, the sha256 of its prefix, and a CONTEXT_SET if it needs one."""
     rules = rules_of(agent)
     planned = plan(views, rules)
     moves = planned.adopts or planned.tokens > rules.limits.hard_tokens
-    prefix_sha, events = _context_set(views, agent, desk, moves)
+    prefix_sha, events = _context_set(views, agent, sources, moves)
     for event in events:
         planned = plan(views, rules, prefix_of(event))
     return planned, prefix_sha, events
 
 
 def _over_cap(
-    owed: Obligation, views: SessionViews, agent: Agent, desk: Desk
+    owed: Obligation, views: SessionViews, agent: Agent, sources: Sources
 ) -> list[Decision]:
     """The events of row N2: the turn ends, unless a new prefix makes the request short enough."""
-    planned, _, events = _with_prefix(views, agent, desk)
+    planned, _, events = _with_prefix(views, agent, sources)
     if events and planned.tokens <= agent.limits.hard_tokens:
         return [*events]
     return [*events, _ended_by_itself(owed, views, agent, planned.tokens)]
 
 
-def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Decision]:
+def _llm_called(views: SessionViews, agent: Agent, sources: Sources) -> list[Decision]:
     turn = views.turn
     rules = rules_of(agent)
     before = held(views, rules)
-    planned, prefix_sha, prefixes = _with_prefix(views, agent, desk)
+    planned, prefix_sha, prefixes = _with_prefix(views, agent, sources)
     events: list[Decision] = [*prefixes]
     if events and planned.tokens > rules.limits.hard_tokens:  # WAKE decides again
         return events
     steers = tuple(w.message_id for w in turn.queue if w.when_busy == WhenBusy.STEER)
     includes = turn.owned if turn.step == 0 else steers
     reminders = tuple(reminder.reminder_id for reminder in turn.reminders)
-    tokens, todos = planned.tokens, _todos(views, agent, desk)
+    tokens, todos = planned.tokens, _todos(views, agent, sources)
     weight = 0 if todos is None else estimate(todos.text, rules.family)
     if todos is not None and tokens + weight <= rules.limits.hard_tokens:  # todos are optional
         tokens += weight

@@ -83,7 +83,7 @@ class Obligation(NamedTuple):
         return self.subject
 
 
-class Moment(NamedTuple):
+class Inputs(NamedTuple):
     """The input from which facts are computed. `common`: the facts that all subjects share.
     `may_ask`: whether a reconciler may be asked, also in a terminated session."""
 
@@ -116,12 +116,12 @@ def wake(
     common: Facts = {"gate": "live" if is_live else "halted", "closing": turn.closing is not None}
     may_ask = views.frozen is None and rules is not None
     known = rules or Rules()
-    moment = Moment(views, partition, now, known, common, Budget(views, known), may_ask)
-    owed = list(_always(moment))
+    inputs = Inputs(views, partition, now, known, common, Budget(views, known), may_ask)
+    owed = list(_always(inputs))
     if is_live:
-        owed += _live(moment)
+        owed += _live(inputs)
     elif turn.open and not halted:
-        effects = _effects(moment._replace(common={**common, "gate": "live"}))
+        effects = _effects(inputs._replace(common={**common, "gate": "live"}))
         owed += [one for one in effects if one is not None and one.lane == "C"]
     return tuple([obligation for obligation in owed if obligation is not None])
 
@@ -133,38 +133,38 @@ def owed_to_end(
     or of lost content: answers to refused producers, and the end of a closing turn."""
     turn, common = views.turn, Facts(gate="live", closing=views.turn.closing is not None)
     rules = Rules()
-    moment = Moment(views, partition, now, rules, common, Budget(views, rules))
+    inputs = Inputs(views, partition, now, rules, common, Budget(views, rules))
     owed = [_owe("R", {}, RefusalRef(refusal.offset)) for refusal in turn.refusals]
     if turn.open and views.frozen is None:
-        owed += [one for one in _effects(moment) if one is not None and one.lane == "C"]
+        owed += [one for one in _effects(inputs) if one is not None and one.lane == "C"]
     return tuple([obligation for obligation in owed if obligation is not None])
 
 
-def _always(moment: Moment) -> Iterator[Obligation | None]:
+def _always(inputs: Inputs) -> Iterator[Obligation | None]:
     """The obligations of lanes R and T, also for a frozen session and an unknown agent."""
-    turn = moment.views.turn
+    turn = inputs.views.turn
     for refusal in turn.refusals:
         yield _owe("R", {}, RefusalRef(refusal.offset))
     for call in turn.calls:
-        yield _tool(moment, call)
+        yield _tool(inputs, call)
     for call in turn.doubts:
-        yield _tool(moment, call)
+        yield _tool(inputs, call)
 
 
-def _live(moment: Moment) -> Iterator[Obligation | None]:
+def _live(inputs: Inputs) -> Iterator[Obligation | None]:
     """The obligations of the other lanes, in a live session."""
-    views = moment.views
+    views = inputs.views
     if views.turn.open:
         if views.turn.closing is not None:
-            yield from _effects(moment)
-        yield _model(moment)
-        yield _next(moment)
+            yield from _effects(inputs)
+        yield _model(inputs)
+        yield _next(inputs)
     for work in views.background.works:
-        yield _claimed_work(moment, work)
-    for due in moment.budget.works:
-        yield _due_work(moment, due)
+        yield _claimed_work(inputs, work)
+    for due in inputs.budget.works:
+        yield _due_work(inputs, due)
     for delivery in next_owed(views.delivery):
-        yield _delivery(moment, delivery)
+        yield _delivery(inputs, delivery)
 
 
 def _owe(lane: str, facts: Facts, subject: Subject, due: int | None = None) -> Obligation | None:
@@ -176,51 +176,51 @@ def _owe(lane: str, facts: Facts, subject: Subject, due: int | None = None) -> O
     return Obligation(row.id, row.lane, row.role, row.owed, subject, when)
 
 
-def _tool(moment: Moment, call: Call) -> Obligation | None:
+def _tool(inputs: Inputs, call: Call) -> Obligation | None:
     claim, due = OTHER, call.expires_at
-    unasked = call.unasked and moment.may_ask
+    unasked = call.unasked and inputs.may_ask
     if call.claim is not None and (call.status == STARTED or unasked):
-        claim = moment.claim_status(call.claim, Role.TOOLS, call.claim.deadline)
-        due = moment.takeover_at(call.claim.deadline)
+        claim = inputs.claim_status(call.claim, Role.TOOLS, call.claim.deadline)
+        due = inputs.takeover_at(call.claim.deadline)
     facts = {
-        **moment.common,
+        **inputs.common,
         "status": call.status,
-        "expired": call.status == ASKS and moment.now >= call.expires_at,
+        "expired": call.status == ASKS and inputs.now >= call.expires_at,
         "claim": claim,
         "repeatable": call.effect != ONCE,
-        "left": call.attempt < moment.rules.limits.tool_attempts,
+        "left": call.attempt < inputs.rules.limits.tool_attempts,
         "told": call.told,
         "unasked": unasked,
     }
     return _owe("T", facts, CallRef(call.turn, call.step, call.index), due)
 
 
-def _model(moment: Moment) -> Obligation | None:
-    turn = moment.views.turn
+def _model(inputs: Inputs) -> Obligation | None:
+    turn = inputs.views.turn
     generation = turn.generation
     if generation is None:
         return None
     claim, due = OTHER, generation.retry_at
     if generation.status is RUNNING:
-        claim, deadline = _running(moment, generation)
-        due = moment.takeover_at(deadline)
+        claim, deadline = _running(inputs, generation)
+        due = inputs.takeover_at(deadline)
     facts = {
-        **moment.common,
+        **inputs.common,
         "status": FAILED if generation.status is STOPPED else generation.status,
         "claim": claim,
-        "left": generation.attempt < moment.rules.limits.model_attempts,
+        "left": generation.attempt < inputs.rules.limits.model_attempts,
         "permanent": generation.permanent,
-        "retry_due": moment.now >= generation.retry_at,
-        "rebuilds": step_due(moment.views, moment.rules) in REBUILT,
+        "retry_due": inputs.now >= generation.retry_at,
+        "rebuilds": step_due(inputs.views, inputs.rules) in REBUILT,
     }
     return _owe("S", facts, StepRef(turn.number, turn.step), due)
 
 
-def _running(moment: Moment, generation: Generation) -> tuple[ClaimStatus, int]:
+def _running(inputs: Inputs, generation: Generation) -> tuple[ClaimStatus, int]:
     """The status of a running attempt's claim, and its deadline."""
     assert generation.claim is not None, "a running attempt has a claim"
-    deadline = generation_deadline(generation, moment.views.stream)
-    return moment.claim_status(generation.claim, Role.MODELS, deadline), deadline
+    deadline = generation_deadline(generation, inputs.views.stream)
+    return inputs.claim_status(generation.claim, Role.MODELS, deadline), deadline
 
 
 def step_due(views: SessionViews, rules: Rules) -> StepDue:
@@ -264,16 +264,16 @@ def stop_reason(views: SessionViews, rules: Rules) -> EndReason | None:
     return EndReason.MAX_STEPS if turn.step >= rules.limits.steps else None
 
 
-def _next(moment: Moment) -> Obligation | None:
-    views, rules = moment.views, moment.rules
+def _next(inputs: Inputs) -> Obligation | None:
+    views, rules = inputs.views, inputs.rules
     due = step_due(views, rules)
-    facts = {**moment.common, "due": due, "stop": False, "over_cap": False, "may_come": False}
+    facts = {**inputs.common, "due": due, "stop": False, "over_cap": False, "may_come": False}
     wait_until = None
     if due not in (NO, ENDED):
-        planned = moment.budget.plan
+        planned = inputs.budget.plan
         lacks = due is TOO_LONG and not planned.adopts
         over = planned.tokens > rules.limits.hard_tokens
-        may_come = (over or lacks) and moment.budget.may_still_come(moment.now)
+        may_come = (over or lacks) and inputs.budget.may_still_come(inputs.now)
         if lacks and not may_come and _may_leave_out(views):
             facts["due"], lacks = PART_REFUSED, False
         facts["stop"] = stop_reason(views, rules) is not None
@@ -282,69 +282,69 @@ def _next(moment: Moment) -> Obligation | None:
     return _owe("N", facts, TurnRef(views.turn.number), wait_until)
 
 
-def _claimed_work(moment: Moment, work: Work) -> Obligation | None:
+def _claimed_work(inputs: Inputs, work: Work) -> Obligation | None:
     deadline = work.claim.deadline
-    claim = moment.claim_status(work.claim, Role.BACKGROUND, deadline)
+    claim = inputs.claim_status(work.claim, Role.BACKGROUND, deadline)
     facts = {
-        **moment.common,
+        **inputs.common,
         "status": RUNNING,
         "worth": True,
         "retry_due": True,
         "stop": work.stop,
         "claim": GONE if work.released else claim,
-        "left": work.attempt < moment.rules.limits.background_attempts,
+        "left": work.attempt < inputs.rules.limits.background_attempts,
     }
-    return _owe("B", facts, WorkRef(work.kind, work.upto), moment.takeover_at(deadline))
+    return _owe("B", facts, WorkRef(work.kind, work.upto), inputs.takeover_at(deadline))
 
 
-def _due_work(moment: Moment, due: Due) -> Obligation | None:
-    retry_due = moment.now >= due.at
-    facts = {**moment.common, "status": "due", "worth": due.worth, "retry_due": retry_due}
+def _due_work(inputs: Inputs, due: Due) -> Obligation | None:
+    retry_due = inputs.now >= due.at
+    facts = {**inputs.common, "status": "due", "worth": due.worth, "retry_due": retry_due}
     return _owe("B", facts, WorkRef(due.kind, due.upto), due.at)
 
 
-def _delivery(moment: Moment, owed: Owed) -> Obligation | None:
+def _delivery(inputs: Inputs, owed: Owed) -> Obligation | None:
     claim, due = OTHER, owed.retry_at
     if owed.status is DeliveryStatus.RUNNING:
         assert owed.claim is not None, "a running delivery has a claim"
-        claim = moment.claim_status(owed.claim, Role.DELIVERY, owed.claim.deadline)
-        due = moment.takeover_at(owed.claim.deadline)
+        claim = inputs.claim_status(owed.claim, Role.DELIVERY, owed.claim.deadline)
+        due = inputs.takeover_at(owed.claim.deadline)
     facts = {
-        **moment.common,
+        **inputs.common,
         "status": owed.status,
         "claim": claim,
-        "left": owed.attempt < moment.rules.limits.delivery_attempts,
-        "retry_due": moment.now >= owed.retry_at,
+        "left": owed.attempt < inputs.rules.limits.delivery_attempts,
+        "retry_due": inputs.now >= owed.retry_at,
     }
     return _owe("D", facts, DeliveryRef(owed.number), due)
 
 
-def _effects(moment: Moment) -> Iterator[Obligation | None]:
+def _effects(inputs: Inputs) -> Iterator[Obligation | None]:
     """The obligations of lanes A (effects that still run while the turn closes) and C (its end)."""
-    views, turn = moment.views, moment.views.turn
+    views, turn = inputs.views, inputs.views.turn
     if turn.closing is None:
         return
     waits = False
     generation = turn.generation
     if generation is not None and generation.status is RUNNING:
         assert generation.claim is not None, "a running attempt has a claim"
-        claim, _ = _running(moment, generation)
+        claim, _ = _running(inputs, generation)
         streamed = (views.stream.turn, views.stream.step) == (turn.number, turn.step)
         chunks = streamed and views.stream.attempt == generation.attempt
         effect = GONE if claim == GONE else OTHER
-        effect = MINE if _is_mine(generation.claim, Role.MODELS, moment.partition) else effect
-        facts: Facts = {**moment.common, "kind": "generation", "effect": effect, "chunks": chunks}
+        effect = MINE if _is_mine(generation.claim, Role.MODELS, inputs.partition) else effect
+        facts: Facts = {**inputs.common, "kind": "generation", "effect": effect, "chunks": chunks}
         yield _owe("A", facts, StepRef(turn.number, turn.step))
         waits |= claim == MINE or (claim == GONE and chunks)
     for call in turn.calls:
         if call.status == STARTED:
             assert call.claim is not None, "a started call has a claim"
-            effect = MINE if _is_mine(call.claim, Role.TOOLS, moment.partition) else OTHER
-            facts = {**moment.common, "kind": "call", "effect": effect, "chunks": False}
+            effect = MINE if _is_mine(call.claim, Role.TOOLS, inputs.partition) else OTHER
+            facts = {**inputs.common, "kind": "call", "effect": effect, "chunks": False}
             yield _owe("A", facts, CallRef(call.turn, call.step, call.index))
-            waits |= moment.claim_status(call.claim, Role.TOOLS, call.claim.deadline) == MINE
-    grace_ends = turn.closing.since + moment.rules.limits.grace_ms
-    facts = {**moment.common, "may_end": not waits or moment.now >= grace_ends}
+            waits |= inputs.claim_status(call.claim, Role.TOOLS, call.claim.deadline) == MINE
+    grace_ends = turn.closing.since + inputs.rules.limits.grace_ms
+    facts = {**inputs.common, "may_end": not waits or inputs.now >= grace_ends}
     yield _owe("C", facts, TurnRef(turn.number), grace_ends)
 
 

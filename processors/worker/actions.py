@@ -26,7 +26,7 @@ from ..fold.ruling import Ruling
 from ..fold.views import SessionViews
 from ..store.clocks import Clock, reading
 from ..store.partition_cache import PartitionCache
-from ..wake.decide import Desk, ReadLayers, ReadTodos, StoreBody, decide, no_layers, no_todos
+from ..wake.decide import ReadLayers, ReadTodos, Sources, StoreBody, decide, no_layers, no_todos
 from ..wake.facts import Obligation
 from ..wake.table import Action
 from .slot_queue import Place, SlotQueue
@@ -107,7 +107,7 @@ class Actions:
         self._append = append
         self._effects = effects
         self.read_blob = read_blob
-        self._desk = Desk(store_body, read_blob, read_layers or no_layers, read_todos)
+        self._sources = Sources(store_body, read_blob, read_layers or no_layers, read_todos)
         self._slots = {
             Role.MODELS: model_slots,
             Role.TOOLS: tool_slots,
@@ -265,7 +265,7 @@ class Actions:
                     return DischargeResult(now + SLOT_WAIT_MS)
                 events = [event]
             case _:
-                events = decide(obligation, views, agent, self._desk)
+                events = decide(obligation, views, agent, self._sources)
         values = frozenset(
             self.write(owned.number, views.session_id, event, obligation.role) for event in events
         )

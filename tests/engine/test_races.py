@@ -10,7 +10,7 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.fold.session import fold
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.tool import tool
-from foldlog.processors.wake.decide import Desk, decide, no_layers, rules_of
+from foldlog.processors.wake.decide import Sources, decide, no_layers, rules_of
 from foldlog.processors.wake.facts import wake
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, entry_of
@@ -45,10 +45,10 @@ def test_law_8_a_short_form_written_before_a_decision_in_flight_makes_it_stale(s
     views, _ = fold(session.views, last(session))
 
     blobs = session.blobs
-    desk = Desk(blobs.body, lambda ref: blobs.get(ref.sha256), no_layers)
+    sources = Sources(blobs.body, lambda ref: blobs.get(ref.sha256), no_layers)
     owed = wake(views, session.worker.owned[0].partition, session.ms, rules_of(AGENT))
     (due,) = (o for o in owed if o.owed == "LLM_CALLED")
-    (decision,) = decide(due, views, AGENT, desk)
+    (decision,) = decide(due, views, AGENT, sources)
 
     short = ev.ResultCompacted(call="1.1.0", short=ev.Body(inline=b"short"), tokens=2)
     offset = last(session).offset + 1

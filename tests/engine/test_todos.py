@@ -26,7 +26,7 @@ def reminders(session: Driven) -> list[str]:
 def test_open_todos_are_sent_once_for_each_change_and_keep_their_place(session):
     todos = ["| t1: paint"]
     actions = session.worker.actions
-    actions._desk = actions._desk._replace(read_todos=lambda agent, views: todos[0])
+    actions._sources = actions._sources._replace(read_todos=lambda agent, views: todos[0])
     session.say("hi").run().say("and?").run()
     assert reminders(session) == ["Reminder: | t1: paint"], "unchanged todos are not repeated"
     todos[0] = "| t2: varnish"

@@ -17,7 +17,7 @@ from foldlog.processors.fold.views import initial
 from foldlog.processors.limits import Limits
 from foldlog.processors.request.layers import Layer, Layers
 from foldlog.processors.tools.tool import tool
-from foldlog.processors.wake.decide import Desk, decide, no_layers, no_todos
+from foldlog.processors.wake.decide import Sources, decide, no_layers, no_todos
 from foldlog.processors.wake.facts import Obligation
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
@@ -243,9 +243,9 @@ def test_S3_6_open_todos_are_counted_and_left_out_if_they_do_not_fit(lines, sent
     agent = Agent(name="helper", model=NEWER, limits=LIMITS)
     history, todo = opened(agent=agent), "To do: " + "- a thing to do\n" * lines
     history.say("Hello.")
-    desk = Desk(history.blobs.body, history.blobs.read, no_layers, lambda agent, views: todo)
+    sources = Sources(history.blobs.body, history.blobs.read, no_layers, lambda agent, views: todo)
     owed = Obligation("N3", "N", "sessions", "LLM_CALLED", TurnRef(1))
-    *others, called = decide(owed, history.views, agent, desk)
-    bare = decide(owed, history.views, agent, desk._replace(read_todos=no_todos))[-1]
+    *others, called = decide(owed, history.views, agent, sources)
+    bare = decide(owed, history.views, agent, sources._replace(read_todos=no_todos))[-1]
     assert called.prompt_tokens == bare.prompt_tokens + (estimate(todo) if sent else 0)
     assert any(isinstance(event, ev.ReminderAdded) for event in others) is sent

@@ -256,7 +256,7 @@ OF_BACKGROUND_WORK = (
           also=((background_rulings, "is_cut", wrong.always(True)),)),
     Plant("a short form that was not adopted", blocks, "in_force", wrong.shows_every_short_form,
           Simulated("RequestsExtend", "compaction_alone")),
-    Plant("work taken over before its deadline", wake.Moment, "claim_status",
+    Plant("work taken over before its deadline", wake.Inputs, "claim_status",
           wrong.takes_work_over_at_once,
           Simulated("TakeoversAreLawful", "compaction")),
     Plant("more background work than there are slots", Actions, "_has_slot", wrong.always(True),

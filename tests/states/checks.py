@@ -14,7 +14,7 @@ from typing import Any
 from foldlog.processors.effects.ports import BeginGeneration
 from foldlog.processors.fold.sessions import fold_event
 from foldlog.processors.request.rendered import Renderings
-from foldlog.processors.wake.decide import Desk, decide, no_layers, rules_of
+from foldlog.processors.wake.decide import Sources, decide, no_layers, rules_of
 from foldlog.processors.wake.facts import wake
 from foldlog.schemas.codec import decode
 from foldlog.schemas.value import replace
@@ -62,7 +62,7 @@ class Checks:
         without its call."""
         views, offset = step.views, step.entry.offset
         rules = rules_of(self.system.agent)
-        desk = Desk(INLINE.body, INLINE.read, no_layers)
+        sources = Sources(INLINE.body, INLINE.read, no_layers)
         events = [(message("m2"), "producer")]
         while events:
             for event, writer in events:
@@ -70,7 +70,7 @@ class Checks:
                 entry = replace(step.entry, offset=offset, writer=writer, event=event)
                 views = fold_event(views, entry).views
             owed = [o for o in wake(views, step.holders, step.entry.at, rules) if o.row == "N3"]
-            decided = [decide(one, views, self.system.agent, desk) for one in owed]
+            decided = [decide(one, views, self.system.agent, sources) for one in owed]
             events = [(event, "sessions") for made in decided for event in made]
         request = Renderings().request(views, INLINE.read).request
         found = findings(request)

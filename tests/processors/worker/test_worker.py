@@ -356,7 +356,7 @@ def test_a_full_disk_ends_the_worker_and_blames_no_session(tmp_path):
         return ev.Body(ref=blobs.store(data, media_type))
 
     actions = rig.worker.actions
-    actions._desk = actions._desk._replace(store_body=store)
+    actions._sources = actions._sources._replace(store_body=store)
     open_sessions(rig, SESSION)
     rig.assign()
     with pytest.raises(BlobError):

@@ -10,8 +10,8 @@ from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.build import request_bytes
 from foldlog.processors.wake.background_tasks import is_made, task_of
 from foldlog.processors.wake.budget import Budget
-from foldlog.processors.wake.decide import Desk, decide, no_layers, no_todos, rules_of
-from foldlog.processors.wake.facts import Moment, Obligation, _next
+from foldlog.processors.wake.decide import Sources, decide, no_layers, no_todos, rules_of
+from foldlog.processors.wake.facts import Inputs, Obligation, _next
 from foldlog.processors.wake.matrix import BY_KIND, DECIDED_AT, WRITTEN_AT
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_CLASS
@@ -97,8 +97,8 @@ class RecordingHistory(History):
         if any(owed.lane == "N" for owed in found):  # a step, the end of its turn, or a wait
             common = {"gate": "live", "closing": False}
             rules, views = rules_of(self.agent), self.recording("F")
-            moment = Moment(views, self.holders, self.at, rules, common, Budget(views, rules))
-            _next(moment)
+            inputs = Inputs(views, self.holders, self.at, rules, common, Budget(views, rules))
+            _next(inputs)
         return found
 
     def do(self, owed: Obligation):
@@ -115,6 +115,6 @@ class RecordingHistory(History):
             self.reads |= {(where, field) for field in self.built}
         elif where:
             letter = where[min(self.turn.step, len(where) - 1)]
-            desk = Desk(self.blobs.body, self.blobs.read, self.read_layers, self.read_todos)
-            decide(owed, self.recording(letter), self.agent, desk)
+            sources = Sources(self.blobs.body, self.blobs.read, self.read_layers, self.read_todos)
+            decide(owed, self.recording(letter), self.agent, sources)
         return super().do(owed)
