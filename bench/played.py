@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 
 from foldlog.bench.job import MODEL, Turn, summary
 from foldlog.processors.agent import Agent
-from foldlog.processors.effects.ports import BeginGeneration, BeginTool, BeginWork, EffectId
+from foldlog.processors.effects.ports import (
+    Begin,
+    BeginGeneration,
+    BeginTool,
+    BeginWork,
+    EffectId,
+)
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.projections.background import SUMMARIES
 from foldlog.processors.fold.views import SessionViews
@@ -117,7 +123,7 @@ class Played:
         self._models = models
         self._read = 0
         self.actions: TimedActions = self.worker.actions
-        self._started: list[tuple[str, Any]] = []
+        self._started: list[Begin] = []
         self._turn: Turn | None = None
         self.worker.assigned([0])
         self.append(ev.SessionOpened(user_id="bench", agent=agent.name, rules=1), "producer")
@@ -172,19 +178,12 @@ class Played:
         """Write an event to the log."""
         self._append(SESSION_EVENTS, 0, SESSION, encode(event), headers_for(event, role), None)
 
-    def generate(self, session_id: str, begin: BeginGeneration) -> None:
-        """Effects: start a model call."""
-        self.request = begin.request
-        self.calls += 1
-        self._started.append(("generate", begin))
-
-    def run_tool(self, session_id: str, begin: BeginTool) -> None:
-        """Effects: start a tool call."""
-        self._started.append(("run_tool", begin))
-
-    def work(self, session_id: str, begin: BeginWork) -> None:
-        """Effects: start a summary or a short form."""
-        self._started.append(("work", begin))
+    def begin(self, session_id: str, begin: Begin) -> None:
+        """Effects: start an effect."""
+        if isinstance(begin, BeginGeneration):
+            self.request = begin.request
+            self.calls += 1
+        self._started.append(begin)
 
     def running(self, role: str) -> int:
         """Returns 0, because no effect runs between two rounds."""
@@ -244,19 +243,20 @@ class Played:
                 return
             self.read()
             started, self._started = self._started, []
-            for what, begin in started:
-                self._finish(what, begin)
+            for begin in started:
+                self._finish(begin)
         raise AssertionError(f"the turn did not end: {self.views.turn}")
 
-    def _finish(self, what: str, begin: Any) -> None:
+    def _finish(self, begin: Begin) -> None:
         assert self._turn is not None
-        if what == "work":
+        if isinstance(begin, BeginWork):
             outcome = self._models.work(begin)
-        elif what == "generate":
+        elif isinstance(begin, BeginGeneration):
             outcome = self._models.answer(self._turn, begin)
         else:
+            assert isinstance(begin, BeginTool)
             outcome = Outcome("tools", (result_of(self._turn, begin),))
-        self.messages += what != "work"
+        self.messages += not isinstance(begin, BeginWork)
         for event in outcome.events:
             self.append(event, outcome.role)
 

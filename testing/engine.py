@@ -14,16 +14,10 @@ from typing import Any
 from ..log.blobs import BlobStore
 from ..log.memory import MemoryLog
 from ..processors.agent import Agent
-from ..processors.effects import background, model, tool
-from ..processors.effects.effect import Means, Run
+from ..processors.effects.effect import Means
+from ..processors.effects.kinds import run_of
 from ..processors.effects.models.client import make_client
-from ..processors.effects.ports import (
-    BeginDelivery,
-    BeginGeneration,
-    BeginTool,
-    BeginWork,
-    EffectId,
-)
+from ..processors.effects.ports import Begin, EffectId
 from ..processors.effects.slots import Slots
 from ..processors.fold.views import SessionViews
 from ..processors.store.identity import Identity
@@ -302,8 +296,9 @@ class Effects:
 
     # -- the effects -------------------------------------------------------------------------------
 
-    def _later(self, run: Run) -> None:
+    def begin(self, session_id: str, begin: Begin) -> None:
         """Put an effect into the queue."""
+        run = run_of(session_id, begin, self._means)
 
         async def work() -> None:
             late = await run.work(self, Stop())
@@ -312,22 +307,6 @@ class Effects:
 
         self._engine.queue.append(work)
 
-    def generate(self, session_id: str, begin: BeginGeneration) -> None:
-        """Begin a model call."""
-        self._later(model.run(session_id, begin, self._means))
-
-    def run_tool(self, session_id: str, begin: BeginTool) -> None:
-        """Begin a tool call."""
-        self._later(tool.run(session_id, begin, self._means))
-
-    def reconcile(self, session_id: str, begin: BeginTool) -> None:
-        """Ask a tool's reconciler."""
-        self._later(tool.reconciliation(session_id, begin, self._means))
-
-    def work(self, session_id: str, begin: BeginWork) -> None:
-        """Begin background work."""
-        self._later(background.run(session_id, begin, self._means))
-
     def chunks_since(
         self, session_id: str, _partition: int, offset: int, _attempt: int = 0
     ) -> list[ev.GenChunk]:
@@ -335,14 +314,6 @@ class Effects:
         records = (r for r in self._engine.records() if r.key == session_id.encode())
         events = (entry_of(r, chunks=True).event for r in records if r.offset >= offset)
         return [event for event in events if isinstance(event, ev.GenChunk)]
-
-    def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
-        """Report the outcome of a lost attempt, with the content of its chunks."""
-        self._later(model.recovery(session_id, partition, begin, self._means))
-
-    def deliver(self, session_id: str, begin: BeginDelivery) -> None:
-        """Does nothing, because the engine has no role `delivery`."""
-        raise AssertionError(f"no deliveries here: {session_id} {begin}")
 
     def stop(self, effect: EffectId, why: str) -> bool:
         """Does nothing, because every effect ends within one call of `step`."""

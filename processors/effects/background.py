@@ -90,7 +90,7 @@ class BackgroundWorks:
             return
         place = (work.kind, work.upto, work.attempt)
         begin = BeginWork(*place, work.claim, task, due.agent, due.now)
-        self._effects.work(due.session_id, begin)
+        self._effects.begin(due.session_id, begin)
 
     def not_begun(self, views: SessionViews, obligation: Obligation, why: str) -> ev.BackgroundDone:
         """See `Kind`. Another attempt follows."""

@@ -89,7 +89,7 @@ class Deliveries:
         content = self._read_blob(body.ref) if body.ref is not None else body.inline or b"[]"
         user_id = due.views.state.user_id or ""
         begin = BeginDelivery(owed, content, line.name, user_id, due.agent, due.now)
-        self._effects.deliver(due.session_id, begin)
+        self._effects.begin(due.session_id, begin)
 
     def not_begun(self, views: SessionViews, obligation: Obligation, why: str) -> ev.DeliveryFailed:
         """See `Kind`. Another attempt follows at once."""

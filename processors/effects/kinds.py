@@ -1,16 +1,18 @@
 """The kinds of effects, by role and by the action that claims one. A new kind has a row here."""
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from ...schemas.enums import Role
 from ...schemas.events.parts import ReadBlob
 from ..fold.views import SessionViews
 from ..wake.table import Action
+from . import background, delivery, model, tool
 from .background import BackgroundWorks
 from .delivery import Deliveries
-from .effect import Kind
+from .effect import Kind, Means, Run
 from .model import ModelCalls
-from .ports import Effects
+from .ports import Begin, BeginDelivery, BeginGeneration, BeginTool, BeginWork, Effects
 from .tool import ToolCalls
 
 KINDS = (ModelCalls, ToolCalls, BackgroundWorks, Deliveries)
@@ -55,3 +57,22 @@ def is_wanted(views: SessionViews, role: Role, claim_offset: int) -> bool:
     if views.frozen is not None:
         return True  # the later state is unknown here
     return _IS_WANTED[role](views, claim_offset)
+
+
+def run_of(session_id: str, begin: Begin, means: Means) -> Run:
+    """The run of an effect that was asked to begin. Called when its claim was read."""
+    match begin:
+        case BeginGeneration(recovers=True):
+            return model.recovery(session_id, begin, means)
+        case BeginGeneration():
+            return model.run(session_id, begin, means)
+        case BeginTool(recovers=True):
+            return tool.reconciliation(session_id, begin, means)
+        case BeginTool():
+            return tool.run(session_id, begin, means)
+        case BeginWork():
+            return background.run(session_id, begin, means)
+        case BeginDelivery():
+            return delivery.run(session_id, begin, means)
+        case _:
+            assert_never(begin)

@@ -84,7 +84,7 @@ class ModelCalls:
         if begin.chain and begin.kept is None:  # the text that it would resume is lost
             self._effects.report(due.session_id, stopped_before_it_began(due.views.turn))
         else:
-            self._effects.generate(due.session_id, begin._replace(now=due.now))
+            self._effects.begin(due.session_id, begin._replace(now=due.now))
 
     def not_begun(self, views: SessionViews, obligation: Obligation, why: str) -> ev.GenFailed:
         """See `Kind`. Another attempt follows at once."""
@@ -93,9 +93,8 @@ class ModelCalls:
 
     def abort(self, due: Due) -> None:
         """See `Kind`. The text that the attempt would have resumed is in the log."""
-        begin = self._begin(due)
-        if begin.chain:
-            self._effects.recover_chunks(due.session_id, due.partition, begin)
+        if _generation(due.views).chain:
+            self._recover(due)
         else:
             self._effects.report(due.session_id, stopped_before_it_began(due.views.turn))
 
@@ -105,10 +104,12 @@ class ModelCalls:
         claim = self.claimed(due.views, due.obligation)
         begun.once(
             EffectId(due.session_id, claim.offset, recovers=True),
-            lambda: self._effects.recover_chunks(
-                due.session_id, due.partition, self._begin(due)
-            ),
+            lambda: self._recover(due),
         )
+
+    def _recover(self, due: Due) -> None:
+        begin = self._begin(due)._replace(recovers=True, partition=due.partition)
+        self._effects.begin(due.session_id, begin)
 
     @staticmethod
     def is_wanted(views: SessionViews, claim_offset: int) -> bool:
@@ -195,11 +196,12 @@ def run(session_id: str, begin: BeginGeneration, means: Means) -> Run:
     )
 
 
-def recovery(session_id: str, partition: int, begin: BeginGeneration, means: Means) -> Run:
+def recovery(session_id: str, begin: BeginGeneration, means: Means) -> Run:
     """The run that reports the outcome of a lost attempt, with the content of its chunks (A2)."""
+    place = (session_id, begin.partition, begin.since)
 
     async def work(sink: Sink, stop: Stop) -> None:
-        chunks = await asyncio.to_thread(means.read_chunks, session_id, partition, begin.since)
+        chunks = await asyncio.to_thread(means.read_chunks, *place)
         event = await when_stored(lambda: recovered(begin, chunks, means.blobs))
         await sink.outcome(session_id, event)
 

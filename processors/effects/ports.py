@@ -17,15 +17,10 @@ from ..wake.background_tasks import Task
 class Effects(Protocol):
     """Begins effects in the background; each reports its own outcome through its sink."""
 
-    def generate(self, session_id: str, begin: "BeginGeneration") -> None: ...
-    def run_tool(self, session_id: str, begin: "BeginTool") -> None: ...
-    def reconcile(self, session_id: str, begin: "BeginTool") -> None: ...
+    def begin(self, session_id: str, begin: "Begin") -> None: ...
     def chunks_since(
         self, session_id: str, partition: int, offset: int, attempt: int
     ) -> list[ev.GenChunk] | None: ...
-    def recover_chunks(self, session_id: str, partition: int, begin: "BeginGeneration") -> None: ...
-    def work(self, session_id: str, begin: "BeginWork") -> None: ...
-    def deliver(self, session_id: str, begin: "BeginDelivery") -> None: ...
     def report(self, session_id: str, event: Any) -> None: ...
     def stop(self, effect: "EffectId", why: str) -> bool: ...
     def running(self, role: str) -> int: ...
@@ -47,7 +42,8 @@ class BeginGeneration(NamedTuple):
     """A model call to begin. `claim`: as read back from the log. `kept`: the partial answer that
     the call resumes, built from the chunks of the attempts in `chain`, from offset `since` on.
     `error_before`: the class of the step's last failure, or ''. `now`: the worker's time when it
-    read the claim, Unix ms; 0 if that is unknown."""
+    read the claim, Unix ms; 0 if that is unknown. `recovers`: the attempt is lost, and its outcome
+    must be reported, with the content of its chunks in `partition` (row A2)."""
 
     turn: int
     step: int
@@ -60,11 +56,14 @@ class BeginGeneration(NamedTuple):
     since: int = 0
     error_before: str = ""
     now: int = 0
+    recovers: bool = False
+    partition: int = 0
 
 
 class BeginTool(NamedTuple):
-    """A tool call to begin or to reconcile. `refs`: the stored results that the call may read.
-    `early`: a call to reconcile that may still happen, so that only "it happened" counts."""
+    """A tool call to begin. `refs`: the stored results that the call may read. `recovers`: the
+    call's owner is dead, and its reconciler must be asked whether it happened. `early`: it may
+    still happen, so that only "it happened" counts."""
 
     call: Call
     args: bytes
@@ -73,6 +72,7 @@ class BeginTool(NamedTuple):
     user_id: str = ""
     project_id: str | None = None
     refs: frozenset[str] = frozenset()
+    recovers: bool = False
     early: bool = False
 
 
@@ -106,3 +106,6 @@ class BeginDelivery(NamedTuple):
         """The claim read back from the log."""
         assert self.owed.claim is not None
         return self.owed.claim
+
+
+Begin = BeginGeneration | BeginTool | BeginWork | BeginDelivery

@@ -71,7 +71,7 @@ class ToolCalls:
     def begin(self, due: Due) -> None:
         """See `Kind`."""
         begin = self._begin(due, _call(due.views, due.obligation))
-        self._effects.run_tool(due.session_id, begin)
+        self._effects.begin(due.session_id, begin)
 
     def not_begun(self, views: SessionViews, obligation: Obligation, why: str) -> ev.ToolResult:
         """See `Kind`. The outcome is final."""
@@ -102,7 +102,9 @@ class ToolCalls:
         else:
             begun.once(
                 effect,
-                lambda: self._effects.reconcile(due.session_id, self._begin(due, call)),
+                lambda: self._effects.begin(
+                    due.session_id, self._begin(due, call)._replace(recovers=True)
+                ),
             )
         return None
 
@@ -114,7 +116,7 @@ class ToolCalls:
             begin = self._begin(due, call)  # raises BlobsAway before the question counts as asked
             self.early_asks.record(effect, due.now, ended_at)
             begun.add(effect)
-            self._effects.reconcile(due.session_id, begin._replace(early=True))
+            self._effects.begin(due.session_id, begin._replace(recovers=True, early=True))
         return self.early_asks.due_at(effect)
 
     @staticmethod

@@ -17,15 +17,10 @@ from ...log.blobs import BlobStore
 from ...schemas import events as ev
 from ...schemas.enums import Role
 from .. import crash_points
-from ..effects import background, delivery, model, tool
+from ..effects import delivery
 from ..effects.effect import Means, Run
-from ..effects.ports import (
-    BeginDelivery,
-    BeginGeneration,
-    BeginTool,
-    BeginWork,
-    EffectId,
-)
+from ..effects.kinds import run_of
+from ..effects.ports import Begin, EffectId
 from ..effects.resumption import ChunksLoader
 from ..effects.slots import Slots
 from ..store.chunks_reader import ChunksReader
@@ -176,22 +171,15 @@ class EffectsHost:
 
     # -- called by the kinds of effects ----------------------------------------------------------
 
-    def generate(self, session_id: str, begin: BeginGeneration) -> None:
-        """Begin a model call."""
-        crash_points.reach("models.begin")
-        self._spawn(session_id, model.run(session_id, begin, self._means))
-
-    def run_tool(self, session_id: str, begin: BeginTool) -> None:
-        """Begin a tool call."""
-        crash_points.reach("tools.begin")
-        self._spawn(session_id, tool.run(session_id, begin, self._means))
-
-    def reconcile(self, session_id: str, begin: BeginTool) -> None:
-        """Ask a tool's reconciler whether the call of a dead owner had its effect. An early
-        question is dropped while the reconciler still thinks about the one before."""
-        run = tool.reconciliation(session_id, begin, self._means)
-        if not (begin.early and run.effect in self._stops):
-            self._spawn(session_id, run)
+    def begin(self, session_id: str, begin: Begin) -> None:
+        """Begin an effect. An early question to a reconciler is dropped while the reconciler still
+        thinks about the one before."""
+        run = run_of(session_id, begin, self._means)
+        if run.effect.early and run.effect in self._stops:
+            return
+        if not run.effect.recovers:
+            crash_points.reach(f"{run.role}.begin")
+        self._spawn(session_id, run)
 
     def chunks_since(
         self, session_id: str, partition: int, offset: int, attempt: int
@@ -200,20 +188,6 @@ class EffectsHost:
         are being read; the caller then calls this again later.
         """
         return self._chunks_loader.since(session_id, partition, offset, attempt)
-
-    def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
-        """Report the outcome of a lost attempt, with the content of its chunks (row A2)."""
-        self._spawn(session_id, model.recovery(session_id, partition, begin, self._means))
-
-    def work(self, session_id: str, begin: BeginWork) -> None:
-        """Begin background work."""
-        crash_points.reach("background.begin")
-        self._spawn(session_id, background.run(session_id, begin, self._means))
-
-    def deliver(self, session_id: str, begin: BeginDelivery) -> None:
-        """Begin a delivery."""
-        crash_points.reach("delivery.begin")
-        self._spawn(session_id, delivery.run(session_id, begin, self._means))
 
     def report(self, session_id: str, event: Any) -> None:
         """Write an outcome without running an effect."""

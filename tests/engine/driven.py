@@ -12,7 +12,13 @@ from typing import Any
 
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.processors.agent import Agent
-from foldlog.processors.effects.ports import BeginGeneration, BeginTool, BeginWork, EffectId
+from foldlog.processors.effects.ports import (
+    Begin,
+    BeginGeneration,
+    BeginTool,
+    BeginWork,
+    EffectId,
+)
 from foldlog.processors.fold.views import SessionViews
 from foldlog.schemas.codec import entry_of
 from foldlog.testing.engine import Effects, Engine
@@ -79,8 +85,7 @@ class Driven(Engine):
         """Queues these held effects, or all of them."""
         for begin in begins or tuple(self.held):
             self.held.remove(begin)
-            start = Effects.work if isinstance(begin, BeginWork) else Effects.run_tool
-            start(self.effects, SESSION, begin)
+            Effects.begin(self.effects, SESSION, begin)
         return self
 
     def run_effects(self) -> None:
@@ -117,21 +122,17 @@ class DrivenEffects(Effects):
 
     _engine: Driven
 
-    def generate(self, session_id: str, begin: BeginGeneration) -> None:
-        self._engine.generations.append(begin)
-        super().generate(session_id, begin)
-
-    def run_tool(self, session_id: str, begin: BeginTool) -> None:
-        if "tool" in self._engine.hold:
-            self._engine.held.append(begin)
-        else:
-            super().run_tool(session_id, begin)
-
-    def work(self, session_id: str, begin: BeginWork) -> None:
-        if begin.kind in self._engine.hold:
-            self._engine.held.append(begin)
-        else:
-            super().work(session_id, begin)
+    def begin(self, session_id: str, begin: Begin) -> None:
+        match begin:
+            case BeginGeneration(recovers=False):
+                self._engine.generations.append(begin)
+            case BeginTool(recovers=False) if "tool" in self._engine.hold:
+                self._engine.held.append(begin)
+                return
+            case BeginWork() if begin.kind in self._engine.hold:
+                self._engine.held.append(begin)
+                return
+        super().begin(session_id, begin)
 
     def stop(self, effect: EffectId, why: str) -> bool:
         self._engine.stopped.append(effect.claim_offset)

@@ -17,6 +17,7 @@ from foldlog.local.messages_api import (
     tool_use,
 )
 from foldlog.processors.agent import Agent
+from foldlog.processors.effects.ports import BeginGeneration
 from foldlog.processors.request.build import BUILDER
 from foldlog.processors.request.continuation import CONTINUE, joined
 from foldlog.processors.tools.tool import tool
@@ -54,10 +55,10 @@ class Resuming(Driven):
 
 
 class ResumingEffects(DrivenEffects):
-    def generate(self, session_id, begin):
-        super().generate(session_id, begin)
+    def begin(self, session_id, begin):
+        super().begin(session_id, begin)
         lost = self._engine.lost.get(len(self._engine.generations))
-        if lost is not None:
+        if lost is not None and isinstance(begin, BeginGeneration) and not begin.recovers:
             self._engine.queue.pop()
             place = {"turn": begin.turn, "step": begin.step, "attempt": begin.attempt}
             first = begin.kept.prior_seq + 1 if begin.kept else 0

@@ -6,10 +6,11 @@ Only the producer and the effects are replaced, and Actions receives these as ar
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.ports import (
+    Begin,
     BeginDelivery,
     BeginGeneration,
     BeginTool,
@@ -32,7 +33,20 @@ from foldlog.tests.kit.blobs import MemoryBlobs
 
 SLOTS = 1000  # never short: waiting for a slot is tested elsewhere
 
-Begin = BeginGeneration | BeginTool | BeginWork | BeginDelivery
+
+def what_begins(begin: Begin) -> str:
+    """What an effect does, in a word."""
+    match begin:
+        case BeginGeneration():
+            return "recover_chunks" if begin.recovers else "generate"
+        case BeginTool():
+            return "reconcile" if begin.recovers else "run_tool"
+        case BeginWork():
+            return "work"
+        case BeginDelivery():
+            return "deliver"
+        case _:
+            assert_never(begin)
 
 
 def chunks_in(records: Iterable[Record], before: int | None = None) -> list[ev.GenChunk]:
@@ -47,7 +61,7 @@ def chunks_in(records: Iterable[Record], before: int | None = None) -> list[ev.G
 
 
 class RecordedEffects:
-    """Effects that are recorded and never run. `begins`: the (method, begin) of each; `reported`:
+    """Effects that are recorded and never run. `begins`: each with what it does; `reported`:
     outcomes that the worker reports without an effect; `stopped`: the claim offsets of the effects
     to stop."""
 
@@ -56,28 +70,13 @@ class RecordedEffects:
         self.reported: list[Any] = []
         self.stopped: list[int] = []
 
-    def generate(self, session_id: str, begin: BeginGeneration) -> None:
-        self.begins.append(("generate", begin))
-
-    def run_tool(self, session_id: str, begin: BeginTool) -> None:
-        self.begins.append(("run_tool", begin))
-
-    def reconcile(self, session_id: str, begin: BeginTool) -> None:
-        self.begins.append(("reconcile", begin))
+    def begin(self, session_id: str, begin: Begin) -> None:
+        self.begins.append((what_begins(begin), begin))
 
     def chunks_since(
         self, session_id: str, partition: int, offset: int, attempt: int
     ) -> list[ev.GenChunk]:
         return []
-
-    def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
-        self.begins.append(("recover_chunks", begin))
-
-    def work(self, session_id: str, begin: BeginWork) -> None:
-        self.begins.append(("work", begin))
-
-    def deliver(self, session_id: str, begin: BeginDelivery) -> None:
-        self.begins.append(("deliver", begin))
 
     def report(self, session_id: str, event: Any) -> None:
         self.reported.append(event)

@@ -7,11 +7,12 @@ outcome, which is first kept in the outbox and then produced until the log ackno
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 from foldlog.log.door import Delivered
 from foldlog.processors.effects.model import content_of, failed
 from foldlog.processors.effects.ports import (
+    Begin,
     BeginDelivery,
     BeginGeneration,
     BeginTool,
@@ -157,11 +158,25 @@ class SimEffects:
         """Write an outcome that comes from no effect."""
         self._spawn("reports", None, lambda task: self.outcome(task, session_id, event))
 
-    # -- model calls -----------------------------------------------------------------------------
+    def begin(self, session_id: str, begin: Begin) -> None:
+        """Begin an effect."""
+        match begin:
+            case BeginGeneration(recovers=True):
+                self._recover_chunks(session_id, begin)
+            case BeginGeneration():
+                self._begin("models", "a generation", session_id, begin, self._generate)
+            case BeginTool(recovers=True):
+                self._ask_reconciler(session_id, begin)
+            case BeginTool():
+                self._begin_tool(session_id, begin)
+            case BeginWork():
+                self._begin("background", "background work", session_id, begin, self._work)
+            case BeginDelivery():
+                self._begin("delivery", "a delivery", session_id, begin, self._deliver)
+            case _:
+                assert_never(begin)
 
-    def generate(self, session_id: str, begin: BeginGeneration) -> None:
-        """Begin a model call."""
-        self._begin("models", "a generation", session_id, begin, self._generate)
+    # -- model calls -----------------------------------------------------------------------------
 
     def _generate(self, task: Task, session_id: str, begin: BeginGeneration) -> Steps:
         world, rng, tastes = self.world, self.world.rng, self.world.tastes
@@ -257,18 +272,13 @@ class SimEffects:
         """Like `EffectsHost.chunks_since`: the first call returns None, a later call the chunks."""
         return self._chunks_loader.since(session_id, partition, offset, attempt)
 
-    def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
-        """Report the outcome of a lost attempt, with the text of its chunks (row A2)."""
+    def _recover_chunks(self, session_id: str, begin: BeginGeneration) -> None:
         effect = EffectId(session_id, begin.claim.offset, recovers=True)
-        self._spawn(
-            "models", effect, lambda task: self._recover(task, session_id, partition, begin)
-        )
+        self._spawn("models", effect, lambda task: self._recover(task, session_id, begin))
 
-    def _recover(
-        self, task: Task, session_id: str, partition: int, begin: BeginGeneration
-    ) -> Steps:
+    def _recover(self, task: Task, session_id: str, begin: BeginGeneration) -> Steps:
         yield self.world.rng.choice((0, 30))
-        chunks = self._read_chunks(session_id, partition, begin.since)
+        chunks = self._read_chunks(session_id, begin.partition, begin.since)
         content = content_of(begin, chunks)
         event = ev.GenStopped(
             turn=begin.turn,
@@ -280,10 +290,6 @@ class SimEffects:
         yield from self.outcome(task, session_id, event)
 
     # -- background work -------------------------------------------------------------------------
-
-    def work(self, session_id: str, begin: BeginWork) -> None:
-        """Begin background work."""
-        self._begin("background", "background work", session_id, begin, self._work)
 
     def _work(self, task: Task, session_id: str, begin: BeginWork) -> Steps:
         world, rng, place = self.world, self.world.rng, (begin.kind, begin.upto, begin.attempt)
@@ -303,10 +309,6 @@ class SimEffects:
             yield from self.outcome(task, session_id, event)
 
     # -- deliveries ------------------------------------------------------------------------------
-
-    def deliver(self, session_id: str, begin: BeginDelivery) -> None:
-        """Begin a delivery."""
-        self._begin("delivery", "a delivery", session_id, begin, self._deliver)
 
     def _deliver(self, task: Task, session_id: str, begin: BeginDelivery) -> Steps:
         world, rng, owed = self.world, self.world.rng, begin.owed
@@ -330,8 +332,7 @@ class SimEffects:
 
     # -- tools -----------------------------------------------------------------------------------
 
-    def run_tool(self, session_id: str, begin: BeginTool) -> None:
-        """Begin a tool call."""
+    def _begin_tool(self, session_id: str, begin: BeginTool) -> None:
         self.process.crash_point("claim read back, before a tool begins")
         self.world.begun("tools", self.process, session_id, begin)
         effect = EffectId(session_id, begin.claim.offset)
@@ -350,8 +351,7 @@ class SimEffects:
         if late is not None:
             yield from self.outcome(task, session_id, late)
 
-    def reconcile(self, session_id: str, begin: BeginTool) -> None:
-        """Reconcile a call whose owner is dead."""
+    def _ask_reconciler(self, session_id: str, begin: BeginTool) -> None:
         self.world.reconciled(self.process, session_id, begin)
         effect = EffectId(session_id, begin.claim.offset, recovers=True, early=begin.early)
         self._spawn("tools", effect, lambda task: self._reconcile(task, session_id, begin))

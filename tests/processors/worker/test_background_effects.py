@@ -39,7 +39,7 @@ def test_S1_H_a_busy_background_model_does_not_delay_answers(fault, tmp_path):
     with ScriptedServer(rules) as server:
         host = host_of(log, server, tmp_path, output, slots)
         task = Task(REQUEST, "claude-cheapest", 5_000, call="1.1.0", text="long " * 4_000)
-        host.work("s", begin("result", 3, task))
+        host.begin("s", begin("result", 3, task))
         events = written(log, 2, output)
         host.close()
     assert [type(event) for event in events] == [ev.ResultCompacted, ev.BackgroundDone]
@@ -55,7 +55,7 @@ def test_S1_H_a_worker_does_not_write_a_fact_of_its_memory_again(tmp_path):
     ):
         host = host_of(log, server, tmp_path, output, Slots(9), memory=memory)
         for number in (1, 2):
-            host.work("s", begin("memory", number, Task(REQUEST, "m", 0, scope=ANA)))
+            host.begin("s", begin("memory", number, Task(REQUEST, "m", 0, scope=ANA)))
             outcome = written(log, number, output)[-1]
             is_known = "1 of 1 entries were already known" in outcome.why
             assert outcome.ok and is_known == (number == 2)
@@ -71,7 +71,7 @@ def test_a_closed_host_leaves_no_connection_to_the_model_open(tmp_path):
     with ScriptedServer([Rule(reply=Reply([text("short")]))]) as server:
         host = host_of(log, server, tmp_path, output, Slots(9))
         task = Task(REQUEST, "claude-cheapest", 5_000, call="1.1.0", text="long " * 4_000)
-        host.work("s", begin("result", 3, task))
+        host.begin("s", begin("result", 3, task))
         written(log, 2, output)
         host.close()
         del host

@@ -123,9 +123,9 @@ def test_a_large_result_waits_for_the_store_and_is_reported_once(begun, objects,
         return "small"
 
     with away(objects):
-        host.run_tool("s", begin_tool(read_all, effect))
+        host.begin("s", begin_tool(read_all, effect))
         assert tried.wait(WAIT_S)
-        host.run_tool("other", begin_tool(read_little, "pure"))
+        host.begin("other", begin_tool(read_little, "pure"))
         wait_for(lambda: outcomes(log))  # an effect without a blob does not wait
         assert [event.content.inline for event in outcomes(log)] == [b"small"]
     wait_for(lambda: len(outcomes(log)) == 2)
@@ -147,10 +147,10 @@ def test_a_result_survives_a_worker_that_dies_while_it_waits(begun, objects, tmp
     with away(objects):
         begin = begin_tool(read_all, effect)
         kept = side_logs.of("s", tool_claim_of("s", begin).call_key)
-        host.run_tool("s", begin)
+        host.begin("s", begin)
         wait_for(lambda: kept.has_result)
         later, successor = begun(RemoteObjects(objects.url))
-        successor.reconcile("s", begin)
+        successor.begin("s", begin._replace(recovers=True))
         wait_for(lambda: outcomes(later))
         assert outcomes(log) == [], "the first worker could as well be dead"
     (event,) = outcomes(later)
@@ -170,7 +170,7 @@ def test_a_large_answer_waits_for_the_store_and_is_asked_for_once(begun, objects
         request = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"x"}]}'
         agent = Agent(name="a", model="m")
         with away(objects):
-            host.generate("s", BeginGeneration(1, 1, 1, CLAIM, request, agent))
+            host.begin("s", BeginGeneration(1, 1, 1, CLAIM, request, agent))
             assert tried.wait(WAIT_S)
             assert outcomes(log) == []
         wait_for(lambda: outcomes(log))

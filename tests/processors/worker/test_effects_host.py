@@ -114,7 +114,7 @@ def begin_tool(function, effect: str, limits: Limits = DEFAULT_LIMITS, **more) -
 )
 def test_T4_a_tool_whose_task_dies_gets_an_outcome(start, effect, kind):
     host = start()
-    host.host.run_tool("s", begin_tool(unwind, effect))
+    host.host.begin("s", begin_tool(unwind, effect))
     outcome = host.outcome()
     assert type(outcome) is kind and "Unwind" in error_of(outcome)
     assert effect == "once" or outcome.outcome == "error"
@@ -138,7 +138,7 @@ def test_T4_an_outcome_that_cannot_be_written_is_replaced_by_an_error(start, mon
         return "done"
 
     monkeypatch.setattr(Reports, "outcome", write_or_raise)
-    host.host.run_tool("s", begin_tool(look, effect))
+    host.host.begin("s", begin_tool(look, effect))
     assert "no event can hold that" in error_of(host.outcome())
 
 
@@ -149,7 +149,7 @@ def test_invalid_utf8_in_a_reminder_is_replaced(start):
         return "looked"
 
     host = start()
-    host.host.run_tool("s", begin_tool(look, "once"))
+    host.host.begin("s", begin_tool(look, "once"))
     outcome = host.outcome()
     assert outcome.outcome == "ok" and outcome.reminders == ("the file ?.txt is gone",)
 
@@ -165,7 +165,7 @@ def test_S0_8_a_cached_result_is_reused_for_the_same_user_only(start):
     host, begin = start(), begin_tool(look, "pure", cache_ttl_s=3_600)
     results = []
     for session, user in (("s", "ana"), ("other", "ana"), ("s2", "bob"), ("s3", "")):
-        host.host.run_tool(session, begin._replace(user_id=user))
+        host.host.begin(session, begin._replace(user_id=user))
         outcome = host.outcome()
         results.append((outcome.content.inline, outcome.cached_at is not None))
     assert results == [(b"1", False), (b"1", True), (b"2", False), (b"3", False)]
@@ -189,9 +189,9 @@ def test_T4_a_once_tool_that_cannot_begin_within_its_window_is_not_run(start):
         return "charged"
 
     host = start()
-    host.host.run_tool("first", begin_tool(blocks, "pure"))
+    host.host.begin("first", begin_tool(blocks, "pure"))
     assert began.wait(WAIT_S)
-    host.host.run_tool("s", begin_tool(charge, "once", Limits(start_window_ms=1)))
+    host.host.begin("s", begin_tool(charge, "once", Limits(start_window_ms=1)))
     produced_at = time.monotonic()
     while time.monotonic() < produced_at + 0.002:
         pass
@@ -216,10 +216,10 @@ def test_S2_a_model_call_that_cannot_begin_within_its_window_is_not_sent(start):
         raise RuntimeError("no client")
 
     host = start(make_client=make)
-    host.host.run_tool("first", begin_tool(blocks, "pure"))
+    host.host.begin("first", begin_tool(blocks, "pure"))
     assert began.wait(WAIT_S)
     agent = Agent(name="a", model="m", limits=Limits(start_window_ms=1))
-    host.host.generate("s", BeginGeneration(1, 1, 1, CLAIM, b"{}", agent))
+    host.host.begin("s", BeginGeneration(1, 1, 1, CLAIM, b"{}", agent))
     produced_at = time.monotonic()
     while time.monotonic() < produced_at + 0.002:
         pass
@@ -234,7 +234,7 @@ def test_T6_a_reconciler_whose_task_dies_leaves_the_call_in_doubt(start):
         raise Unwind("out of here")
 
     host = start()
-    host.host.reconcile("s", begin_tool(unwind, "once", reconciler=was_it_done))
+    host.host.begin("s", begin_tool(unwind, "once", reconciler=was_it_done)._replace(recovers=True))
     assert isinstance(host.outcome(), ev.ToolFailedUncertain)
 
 
@@ -247,14 +247,14 @@ def test_T6_an_early_question_is_dropped_while_the_reconciler_thinks_and_a_no_is
         return Happened("done") if len(asked) > 1 else DidNotHappen("not yet")
 
     host = start()
-    final = begin_tool(unwind, "once", reconciler=was_it_done)
+    final = begin_tool(unwind, "once", reconciler=was_it_done)._replace(recovers=True)
     for _ in range(3):
-        host.host.reconcile("s", final._replace(early=True))
+        host.host.begin("s", final._replace(early=True))
     until("it is asked", lambda: asked)
     release.set()
     until("it has answered", lambda: not host.host.begun())
     assert len(asked) == 1
-    host.host.reconcile("s", final._replace(early=True))
+    host.host.begin("s", final._replace(early=True))
     assert host.outcome().via == "reconciler", "the first outcome is of the second question"
 
 
@@ -263,10 +263,10 @@ def test_T6_an_early_question_whose_task_dies_reports_nothing(start):
         raise Unwind("out of here")
 
     host = start()
-    begin = begin_tool(unwind, "once", reconciler=was_it_done)
-    host.host.reconcile("s", begin._replace(early=True))
+    begin = begin_tool(unwind, "once", reconciler=was_it_done)._replace(recovers=True)
+    host.host.begin("s", begin._replace(early=True))
     until("it has ended", lambda: not host.host.begun())
-    host.host.reconcile("later", begin)
+    host.host.begin("later", begin)
     assert isinstance(host.outcome(), ev.ToolFailedUncertain)
     assert not host.reader.poll(0, 1), "one outcome, of the later question"
 
@@ -282,7 +282,7 @@ def test_the_next_call_retries_to_make_the_client(start):
     agent = Agent(name="a", model="m")
     for attempt in (1, 2):
         begin = BeginGeneration(1, 1, attempt, CLAIM, b"{}", agent)
-        host.host.generate(f"s{attempt}", begin)
+        host.host.begin(f"s{attempt}", begin)
         assert host.outcome().error == "client"
     assert len(attempts) == 2
 
@@ -301,7 +301,7 @@ def test_the_import_of_the_sdk_counts_in_the_time_of_a_retry(start):
     host, now = start(make_client=make), CLAIM.at + 3_000
     agent = Agent(name="a", model="m")
     begin = BeginGeneration(1, 1, 1, CLAIM, b'{"model":"m"}', agent, now=now)
-    host.host.generate("s", begin)
+    host.host.begin("s", begin)
     failed = host.outcome()
     assert isinstance(failed, ev.GenFailed) and failed.error == "internal"
     least = POLICY["internal"].backoff.first_ms // 2
@@ -331,7 +331,7 @@ def test_a_tool_that_blocks_the_loop_does_not_keep_the_host_from_ending(tmp_path
         return "late"
 
     host = Host(tmp_path)
-    host.host.run_tool("s", begin_tool(blocks, "pure"))
+    host.host.begin("s", begin_tool(blocks, "pure"))
     assert began.wait(WAIT_S)
     try:
         host.host.close()
@@ -349,9 +349,9 @@ def test_S2_9_an_effect_that_waits_for_the_client_is_stopped_at_once(tmp_path):
     release = threading.Event()
     host = Host(tmp_path, make_client=release.wait)
     host.host.warm()
-    host.host.generate("s", BeginGeneration(1, 1, 1, CLAIM, b"{}", Agent(name="a", model="m")))
+    host.host.begin("s", BeginGeneration(1, 1, 1, CLAIM, b"{}", Agent(name="a", model="m")))
     begin = BeginWork("result", 3, 1, CLAIM, Task(b"{}", "m", 100), Agent(name="a", model="m"))
-    host.host.work("other", begin)
+    host.host.begin("other", begin)
     host.host.close()
     assert {type(host.outcome()), type(host.outcome())} == {ev.GenStopped, ev.BackgroundDone}
     imports = [t for t in threading.enumerate() if t.name == effects_host.CLIENT_THREAD]

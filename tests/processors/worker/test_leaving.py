@@ -31,7 +31,7 @@ def test_law6_the_lock_is_held_while_a_tool_that_ignores_its_abort_runs(tmp_path
         release.wait(60)
         return "done"
 
-    parts.effects.run_tool("s", begin_tool(ignores_abort, "once"))
+    parts.effects.begin("s", begin_tool(ignores_abort, "once"))
     assert began.wait(10)
     try:
         parts.close()
