@@ -13,6 +13,8 @@ from ..schemas.record import Record
 from ..schemas.seed import Seed, unseal
 from ..schemas.value import replace
 
+SEEDED = frozenset({SessionOpened, RecordSkipped})  # the events that may name a seed
+
 
 def foldable_entry(record: Record, read: ReadBlob | None, *, chunks: bool = False) -> Entry:
     """A record's entry for a fold. If the event is a fork's SESSION_OPENED or a RECORD_SKIPPED, the
@@ -20,7 +22,7 @@ def foldable_entry(record: Record, read: ReadBlob | None, *, chunks: bool = Fals
     in `entry_of`."""
     entry = entry_of(record, chunks=chunks)
     event = entry.event
-    if type(event) not in (SessionOpened, RecordSkipped) or event.seed_ref is None or read is None:
+    if type(event) not in SEEDED or event.seed_ref is None or read is None:
         return entry
     return replace(entry, seed=seed_of(event.seed_ref, read))
 

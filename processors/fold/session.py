@@ -9,7 +9,7 @@ from typing import Any
 
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable, digest
-from ...schemas.events import EVENT_TYPES, BlobRef
+from ...schemas.events import EVENT_TYPES, RecordSkipped, ResultCompacted, SessionOpened, ToolResult
 from ...schemas.value import replace
 from . import forks
 from .field_writers import demand_writer
@@ -39,8 +39,8 @@ _APPLY = {
 }
 _PAID = ledger.OUTCOMES
 # Row G: the refusals of a frozen session are still sent; only RECORD_SKIPPED lets it continue.
-_WHILE_FROZEN = frozenset({ev.Refused, ev.HumanNeeded, ev.RecordSkipped})
-_CHECK_THE_SESSION = frozenset({ev.SessionOpened, ev.RecordSkipped})  # in their own rulings
+_WHILE_FROZEN = frozenset({ev.Refused, ev.HumanNeeded, RecordSkipped})
+_CHECK_THE_SESSION = frozenset({SessionOpened, RecordSkipped})  # in their own rulings
 
 
 def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
@@ -53,11 +53,11 @@ def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
         ruling = judge(views, entry)
         if ruling is not ACCEPTED:
             return _not_accepted(views, entry, ruling), ruling
-        match entry.event:
-            case ev.SessionOpened(seed_ref=BlobRef()):
-                return forks.open_fork(views, entry, parent_of(entry.seed, _STEPS))
-            case ev.RecordSkipped():
-                return without_record(views, entry, _STEPS), ruling
+        kind = type(entry.event)
+        if kind is SessionOpened and entry.event.seed_ref is not None:
+            return forks.open_fork(views, entry, parent_of(entry.seed, _STEPS))
+        if kind is RecordSkipped:
+            return without_record(views, entry, _STEPS), ruling
         return _apply(views, entry), ruling
     except Exception as bug:
         frozen = frozen_at(entry.offset, f"{type(bug).__name__}: {bug}")
@@ -96,7 +96,7 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     after: TurnView = turn.apply(before, entry)
     now = session_state.apply(state, entry, before, after) if kind in session_state.READS else state
     demand_writer(state, now, _NAMES[kind])
-    if kind is ev.ToolResult and before.rules >= HOLDS_TOOLS:
+    if kind is ToolResult and before.rules >= HOLDS_TOOLS:
         _, refusals = session_state.triggered(state, before, entry.event)
         after = _refuse_triggers(after, entry.offset, refusals)
     if kind in _INPUTS:
@@ -104,7 +104,7 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     changed: dict[str, Any] = {"state": now, "turn": after}
     for field, apply in _APPLY[kind]:
         changed[field] = apply(views, entry, after)
-    if kind is ev.ResultCompacted and (short := changed["compaction"].shorts[-1]).early:
+    if kind is ResultCompacted and (short := changed["compaction"].shorts[-1]).early:
         # The next request contains the reminder, so a decision made before this event is stale.
         changed["turn"] = replace(after, basis=entry.offset, basis_sha=digest(now))
         tokens = views.context.tail_tokens - short.saved

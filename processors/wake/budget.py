@@ -5,10 +5,10 @@ the beginning of later requests, which loses the cache and the signed thinking. 
 when that is worth it. `Budget` computes each part at most once; each wake makes one.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
-from functools import cached_property
 from itertools import product
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...schemas.enums import WhenBusy
 from ...schemas.tokens import NEW, estimate, family_of
@@ -249,6 +249,8 @@ def _moved(views: SessionViews, strategy: str) -> int:
     if size is not None:
         new = [Fragment("user", 0, 0, -1, -1, None)] if _next_messages(views) else []
         start = min(window_start([*fragments, *new], last.start, size), len(fragments))
+    if start == last.start:  # nearly always
+        return 0
     more, less = (start, last.start), (last.start, start)
     return fragment_tokens(fragments, *more) - fragment_tokens(fragments, *less)
 
@@ -310,18 +312,33 @@ def _grew(views: SessionViews) -> float:
     return views.context.fragments[-1].total - tried if tried else float("inf")
 
 
+T = TypeVar("T")
+
+
+class _Once(Generic[T]):
+    """A property that is computed once. The one of functools takes a lock in Python 3.11, and a
+    worker makes a budget for every session that it writes."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute, self._name, self.__doc__ = compute, compute.__name__, compute.__doc__
+
+    def __get__(self, budget: Any, owner: type) -> T:
+        value = budget.__dict__[self._name] = self._compute(budget)
+        return value
+
+
 class Budget:
     """The budget of a session's next request."""
 
     def __init__(self, views: SessionViews, rules: Rules) -> None:
         self._views, self._rules = views, rules
 
-    @cached_property
+    @_Once
     def plan(self) -> Plan:
         """The plan of the next request."""
         return plan(self._views, self._rules)
 
-    @cached_property
+    @_Once
     def _tokens_with_candidate(self) -> int:
         """Estimated tokens of the next request if it also adopted the candidate."""
         planned, candidate = self.plan, self._views.compaction.candidate
@@ -330,12 +347,13 @@ class Budget:
         saved = saving(self._views, candidate, planned.compacted_upto)
         return planned.tokens - max(0, saved)
 
-    @cached_property
+    @_Once
     def needs_room(self) -> bool:
         """Whether the next request is too long even with the candidate, so that no step can run."""
-        return _over(self._views, self._rules, self._tokens_with_candidate) is HARD
+        too_many = self._tokens_with_candidate > self._rules.limits.hard_tokens
+        return too_many or must_shorten(self._views)
 
-    @cached_property
+    @_Once
     def best_cut(self) -> int | None:
         """The cut at which the next summary would end, or None. Everything after it is kept
         verbatim.
@@ -367,7 +385,7 @@ class Budget:
             return end
         return cut
 
-    @cached_property
+    @_Once
     def works(self) -> list[Due]:
         """The background work that is due and not claimed."""
         view, turn, rules = self._views.background, self._views.turn, self._rules
