@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from ...client.installation import model_of
 from ...log import Settings, environment
 from ...log.made import apply_topics, demand_topics
+from ...schemas.enums import Role
 from ...schemas.topics import USER_SESSIONS
 from ..agents import load_agents
 from ..edge import Edge, example, pass_edge
@@ -29,10 +29,7 @@ from ..terminal.signals import interrupting
 from . import gateway
 from .kafka import start_broker
 
-if TYPE_CHECKING:
-    pass
-
-ROLES = ("sessions", "models", "tools", "background", "delivery")
+ROLES = tuple(Role)
 agent_option = click.option(
     "--agent",
     "agents",

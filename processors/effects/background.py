@@ -55,6 +55,7 @@ class BackgroundWorks:
 
     role = Role.BACKGROUND
     claims = frozenset({Action.BACKGROUND_STARTED})
+    slots = 4  # work may wait
 
     def __init__(self, effects: Effects, read_blob: ReadBlob) -> None:
         self._effects, self._read_blob = effects, read_blob

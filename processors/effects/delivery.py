@@ -52,6 +52,7 @@ class Deliveries:
 
     role = Role.DELIVERY
     claims = frozenset({Action.DELIVERY_STARTED})
+    slots = 16  # a channel that is down blocks one slot
 
     def __init__(self, effects: Effects, read_blob: ReadBlob) -> None:
         self._effects, self._read_blob = effects, read_blob

@@ -15,7 +15,10 @@ from .model import ModelCalls
 from .ports import Begin, BeginDelivery, BeginGeneration, BeginTool, BeginWork, Effects
 from .tool import ToolCalls
 
-KINDS = (ModelCalls, ToolCalls, BackgroundWorks, Deliveries)
+_OTHERS = (BackgroundWorks, Deliveries)  # the worker needs no more of them than what `Kind` has
+KINDS = (ModelCalls, ToolCalls, *_OTHERS)
+SLOTS: Mapping[Role, int] = {kind.role: kind.slots for kind in _OTHERS}
+"""How many effects of a role run at once in a process, where no setting says so."""
 CLAIMED_BY: Mapping[Action, Role] = {
     action: kind.role for kind in KINDS for action in sorted(kind.claims)
 }
@@ -28,15 +31,9 @@ class Kinds:
     def __init__(self, effects: Effects, read_blob: ReadBlob) -> None:
         self.models = ModelCalls(effects, read_blob)
         self.tools = ToolCalls(effects, read_blob)
-        self._by_role: dict[Role, Kind] = {
-            kind.role: kind
-            for kind in (
-                self.models,
-                self.tools,
-                BackgroundWorks(effects, read_blob),
-                Deliveries(effects, read_blob),
-            )
-        }
+        others = [kind(effects, read_blob) for kind in _OTHERS]
+        kinds: tuple[Kind, ...] = (self.models, self.tools, *others)
+        self._by_role = {kind.role: kind for kind in kinds}
 
     def of(self, role: Role) -> Kind:
         """The kind whose effects a role runs."""

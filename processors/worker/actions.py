@@ -16,7 +16,7 @@ from ...schemas.record import Record
 from ...schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from ..agent import Agent
 from ..effects.effect import Begun, Due
-from ..effects.kinds import CLAIMED_BY, Kinds
+from ..effects.kinds import CLAIMED_BY, SLOTS, Kinds
 from ..effects.ports import EffectId, Effects
 from ..effects.slots import Slots
 from ..effects.start_window import ClaimTimes
@@ -33,8 +33,6 @@ from .slot_queue import Place, SlotQueue
 
 AWAITED_MS = 15_000  # after this time a produced record counts as lost
 SLOT_WAIT_MS = 50  # between two polls for a free slot
-BACKGROUND_SLOTS = 4  # concurrent background work per process; it may wait
-DELIVERY_SLOTS = 16  # concurrent deliveries per process: a channel that is down blocks one slot
 EXPECTED = ("", "duplicate", "frozen")  # rulings on our own records that indicate no bug in WAKE
 REJECTIONS_MAX = 2  # the second rejection at the same views is a bug, not a race
 
@@ -108,12 +106,8 @@ class Actions:
         self._effects = effects
         self.read_blob = read_blob
         self._sources = Sources(store_body, read_blob, read_layers or no_layers, read_todos)
-        self._slots = {
-            Role.MODELS: model_slots,
-            Role.TOOLS: tool_slots,
-            Role.BACKGROUND: Slots(BACKGROUND_SLOTS),
-            Role.DELIVERY: Slots(DELIVERY_SLOTS),
-        }
+        self._slots = {role: Slots(size) for role, size in SLOTS.items()}
+        self._slots |= {Role.MODELS: model_slots, Role.TOOLS: tool_slots}
         self.kinds = Kinds(effects, read_blob)
         self._clock = clock
         self._say = say

@@ -15,6 +15,7 @@ from ...log.door import Delivered, Producer
 from ...log.errors import AppendError, FoldlogError, LogBusy, RecordTooLarge
 from ...schemas import events as ev
 from ...schemas.codec import encode, headers_for
+from ...schemas.events import EVENT_TYPES
 from ...schemas.tokens import estimate
 from ...schemas.topics import SESSION_EVENTS
 from .. import crash_points
@@ -22,18 +23,8 @@ from .outbox import Outbox, OutboxFull, Pending
 
 RETRY_S = 0.5  # delay before an outcome that could not be written is produced again
 GENERATIONS = (ev.GenComplete, ev.GenFailed, ev.GenStopped)
-ROLE_OF = {
-    ev.GenComplete: "models",
-    ev.GenFailed: "models",
-    ev.GenStopped: "models",
-    ev.ToolResult: "tools",
-    ev.ToolFailedUncertain: "tools",
-    ev.ResultCompacted: "background",
-    ev.ContextCompacted: "background",
-    ev.BackgroundDone: "background",
-    ev.DeliveryFailed: "delivery",
-    ev.GenSent: "delivery",
-}
+ROLE_OF = {row.cls: row.writers[0] for row in EVENT_TYPES}
+"""The role that writes the outcome of an effect."""
 
 
 class Reports:

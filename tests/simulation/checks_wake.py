@@ -3,10 +3,10 @@
 from collections import Counter
 from typing import Any
 
+from foldlog.processors.effects.kinds import SLOTS
 from foldlog.processors.fold.projections.partition import ROLES, Holder, PartitionView
 from foldlog.processors.wake.facts import wake
 from foldlog.processors.wake.table import BY_ID
-from foldlog.processors.worker.actions import BACKGROUND_SLOTS, DELIVERY_SLOTS
 from foldlog.tests.kit.invariants import has_ended, nobody_is_stuck
 from foldlog.tests.kit.law9 import ViewOfPartition, check_view
 from foldlog.tests.simulation.invariant import Invariant
@@ -108,8 +108,7 @@ class SlotsAreKept(Invariant):
         if self.world.scenario.delays:
             return
         own = {"models": self.world.model_slots, "tools": self.world.tool_slots}
-        own["delivery"] = DELIVERY_SLOTS
-        slots = own.get(role, BACKGROUND_SLOTS)
+        slots = {**SLOTS, **own}[role]
         begun = process.effects.begun()  # reconciling and recovering need no slot
         running = sum(1 for one in begun if one.role == role and not one.effect.recovers)
         self.demand(running < slots, f"{running} {role} run already, of {slots}")
