@@ -30,6 +30,8 @@ from .resumption import PartialAnswers
 from .start_window import StartWindow
 
 NO_CONTENT = ev.Body(inline=b"[]")
+Place = tuple[int, int, int]
+"""The turn, the step and the attempt of a model call."""
 
 
 class ModelCalls:
@@ -89,7 +91,7 @@ class ModelCalls:
     def not_begun(self, views: SessionViews, obligation: Obligation, why: str) -> ev.GenFailed:
         """See `Kind`. Another attempt follows at once."""
         turn = views.turn
-        return not_sent(turn.number, turn.step, _generation(views).attempt, why)
+        return not_sent((turn.number, turn.step, _generation(views).attempt), why)
 
     def abort(self, due: Due) -> None:
         """See `Kind`. The text that the attempt would have resumed is in the log."""
@@ -156,6 +158,7 @@ def _generation(views: SessionViews) -> Generation:
 
 def run(session_id: str, begin: BeginGeneration, means: Means) -> Run:
     """The run of a claimed model call. Called when the claim was read."""
+    place = begin.place
     claim = models.GenClaim(
         session_id=session_id,
         turn=begin.turn,
@@ -171,7 +174,7 @@ def run(session_id: str, begin: BeginGeneration, means: Means) -> Run:
             client = await means.get_client(stop)
         except Exception as error:
             detail = f"no client for the model: {type(error).__name__}: {error}"
-            await sink.outcome(session_id, failed(begin, "client", detail, permanent=True))
+            await sink.outcome(session_id, failed(place, "client", detail))
             return
         crash_points.reach("models.send")
         await models.generate(
@@ -186,13 +189,12 @@ def run(session_id: str, begin: BeginGeneration, means: Means) -> Run:
             kept=begin.kept,
         )
 
-    place = (begin.turn, begin.step, begin.attempt)
     return Run(
         Role.MODELS,
         EffectId(session_id, begin.claim.offset),
         work,
-        lambda why: failed(begin, "internal", f"the call's task died: {why}", permanent=False),
-        StartWindow.of(begin.agent, lambda why: not_sent(*place, why)),
+        lambda why: failed(place, "internal", f"the call's task died: {why}", permanent=False),
+        StartWindow.of(begin.agent, lambda why: not_sent(place, why)),
     )
 
 
@@ -223,23 +225,15 @@ def stopped_before_it_began(turn: TurnView) -> ev.GenStopped:
     )
 
 
-def not_sent(turn: int, step: int, attempt: int, why: str) -> ev.GenFailed:
+def not_sent(place: Place, why: str) -> ev.GenFailed:
     """The outcome of a model call that was claimed but never sent."""
     detail = f"{why}; nothing was sent and nothing billed"
-    return _failed(turn, step, attempt, NOT_BEGUN, detail, permanent=False)
+    return failed(place, NOT_BEGUN, detail, permanent=False)
 
 
-def failed(
-    begin: BeginGeneration, error: str, detail: str, *, permanent: bool = True
-) -> ev.GenFailed:
+def failed(place: Place, error: str, detail: str, *, permanent: bool = True) -> ev.GenFailed:
     """The outcome of a model call that failed before anything was sent."""
-    place = (begin.turn, begin.step, begin.attempt)
-    return _failed(*place, error, detail, permanent=permanent)
-
-
-def _failed(
-    turn: int, step: int, attempt: int, error: str, detail: str, *, permanent: bool
-) -> ev.GenFailed:
+    turn, step, attempt = place
     return ev.GenFailed(
         turn=turn,
         step=step,
@@ -255,7 +249,7 @@ def content_of(begin: BeginGeneration, chunks: list[ev.GenChunk]) -> bytes:
     """The content of a lost attempt. It begins with the content of the attempts that the lost
     attempt resumed.
     """
-    place = (begin.turn, begin.step, begin.attempt)
+    place = begin.place
     own = [chunk for chunk in chunks if (chunk.turn, chunk.step, chunk.attempt) == place]
     return said_so_far(chunks_of(chunks, place, begin.chain) if begin.chain else own)
 

@@ -59,6 +59,11 @@ class BeginGeneration(NamedTuple):
     recovers: bool = False
     partition: int = 0
 
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """The turn, the step and the attempt."""
+        return self.turn, self.step, self.attempt
+
 
 class BeginTool(NamedTuple):
     """A tool call to begin. `refs`: the stored results that the call may read. `recovers`: the

@@ -249,7 +249,7 @@ class SimEffects:
         rng = self.world.rng
         if rng.random() < 0.1:
             why = "invalid_request" if begin.claim.offset % 2 else THINKING_REFUSED
-            return failed(begin, why, "the request is refused for good")
+            return failed(begin.place, why, "the request is refused for good")
         wait = rng.choice((0, 300, 2_000, 30_000))
         if rng.random() < 0.2:
             wall = self.process.clock.now_ms()
