@@ -39,11 +39,16 @@ class EffectId(NamedTuple):
 
 
 class BeginGeneration(NamedTuple):
-    """A model call to begin. `claim`: as read back from the log. `kept`: the partial answer that
-    the call resumes, built from the chunks of the attempts in `chain`, from offset `since` on.
-    `error_before`: the class of the step's last failure, or ''. `now`: the worker's time when it
-    read the claim, Unix ms; 0 if that is unknown. `recovers`: the attempt is lost, and its outcome
-    must be reported, with the content of its chunks in `partition` (row A2)."""
+    """A model call to begin.
+
+    `claim`: as read back from the log.
+    `kept`: the partial answer that the call resumes, built from the chunks of the attempts in
+    `chain`, from offset `since` on.
+    `error_before`: the class of the step's last failure, or ''.
+    `now`: the worker's time when it read the claim, Unix ms; 0 if that is unknown.
+    `recovers`: the attempt is lost, and its outcome must be reported, with the content of its
+    chunks in `partition` (row A2).
+    """
 
     turn: int
     step: int
@@ -66,9 +71,12 @@ class BeginGeneration(NamedTuple):
 
 
 class BeginTool(NamedTuple):
-    """A tool call to begin. `refs`: the stored results that the call may read. `recovers`: the
-    call's owner is dead, and its reconciler must be asked whether it happened. `early`: it may
-    still happen, so that only "it happened" counts."""
+    """A tool call to begin.
+
+    `refs`: the stored results that the call may read.
+    `recovers`: the call's owner is dead, and its reconciler must be asked whether it happened.
+    `early`: it may still happen, so that only "it happened" counts.
+    """
 
     call: Call
     args: bytes

@@ -84,8 +84,11 @@ class Obligation(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """The input from which facts are computed. `common`: the facts that all subjects share.
-    `may_ask`: whether a reconciler may be asked, also in a terminated session."""
+    """The inputs from which facts are computed.
+
+    `common`: the facts that all subjects share.
+    `may_ask`: whether a reconciler may be asked, also in a terminated session.
+    """
 
     views: SessionViews
     partition: PartitionView

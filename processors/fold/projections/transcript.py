@@ -22,18 +22,22 @@ ASK, RESUME, REFUSAL = Approval.ASK, Recovery.RESUME, EndReason.REFUSAL
 
 
 class Line(Value):
-    """One line. `kind`: message, answer, partial, call, asks, approval, result, doubt, resolved,
-    attempt, ended, phase, project, terminated.
+    """One line.
 
+    `kind`: message, answer, partial, call, asks, approval, result, doubt, resolved, attempt, ended,
+    phase, project, terminated.
     `name`: the message_id, tool, reason or trigger. In a line of kind `attempt`, `name` is
     `failed`, `resumed` (a new attempt starts without the text of the lost attempt) or `continued`
-    (a new attempt continues that text). `call`: TURN.STEP.INDEX.
-
+    (a new attempt continues that text).
+    `call`: TURN.STEP.INDEX.
     `code`: the outcome of a result or of a doubt, the decision on an approval, the class of a
-    failed attempt's error, or the strategy of a new attempt; `cause`: the finer code of that error.
-    `attempt`: the number of an attempt. `used`, `limit`: of the limit that ended a turn. `refused`:
-    the triggers of a result that the fold refused. `note`: what a provider, a worker or a person
-    wrote. `text`: all of this in words, for people; nothing may be read out of it.
+    failed attempt's error, or the strategy of a new attempt.
+    `cause`: the finer code of a failed attempt's error.
+    `attempt`: the number of an attempt.
+    `used`, `limit`: of the limit that ended a turn.
+    `refused`: the triggers of a result that the fold refused.
+    `note`: what a provider, a worker or a person wrote.
+    `text`: all of this in words, for people; programs must not parse it.
     """
 
     kind: str
