@@ -192,7 +192,7 @@ class Chat:
 
     def _take(self, step: FoldedEvent) -> None:
         """Show one event."""
-        self._patience.heard(step)
+        self._patience.note_event(step)
         self.meter.take(step)
         self._viewer, things = see(self._viewer, step, self.client.read_blob)
         for shown in things:
@@ -272,7 +272,7 @@ class Chat:
             if not self._ask_person():
                 return
             if self.views.turn.open:
-                self._patience.look(self.views, self.folded.holders)
+                self._patience.report_if_due(self.views, self.folded.holders)
 
     def _cancel(self) -> None:
         self.screen.remark(f"cancelling turn {self.views.turn.number}")
