@@ -201,7 +201,11 @@ class AsyncReply(AsyncStream):
 
 
 class AsyncSession(_Threaded[Session]):
-    """One session, with the methods of `Session`. `id`: its name; `user`: the user who acts."""
+    """One session, with the methods of `Session`.
+
+    `id`: its name.
+    `user`: the user who acts.
+    """
 
     def __init__(self, session: Session, threads: _Threads) -> None:
         super().__init__(session, threads)

@@ -144,10 +144,12 @@ def connect(
 ) -> Connection:
     """Connect to the broker that the command line would use.
 
-    settings: by default those of the environment and `foldlog.toml`. user: the user who acts, by
-    default the settings' user. log: a log that is already open, such as one in memory. channel: the
-    channel of the messages; `push:NAME` delivers their answers (docs/delivery.md). Raises
-    SettingsError, LogUnreachable.
+    settings: by default those of the environment and `foldlog.toml`.
+    user: the user who acts, by default the settings' user.
+    log: a log that is already open, such as one in memory.
+    channel: the channel of the messages; `push:NAME` delivers their answers (docs/delivery.md).
+
+    Raises SettingsError, LogUnreachable.
     """
     if not isinstance(settings, Settings | None):
         raise SettingsError(

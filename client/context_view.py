@@ -95,10 +95,10 @@ class Change(NamedTuple):
     not contain in full, or messages that a turn did not send before it ended.
 
     kind: summary, short forms, window, refused (what came since the last answer, and perhaps all
-    files), or message (the turn ended before a request contained this message). before, after: the
-    estimated tokens of the request before and after the change. instead: the summary that replaces
-    the parts, or ''. left_out: the parts that requests no longer contain in full, or never
-    contained in full.
+        files), or message (the turn ended before a request contained this message).
+    before, after: the estimated tokens of the request before and after the change.
+    instead: the summary that replaces the parts, or ''.
+    left_out: the parts that requests no longer contain in full, or never contained in full.
     """
 
     offset: int

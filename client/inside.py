@@ -21,9 +21,15 @@ PICODOLLARS = Decimal(10) ** -12
 
 
 class Status(StrEnum):
-    """What a session is doing. idle: no turn runs; busy: a turn runs; asks: it waits for an
-    approval; doubt: a person must report whether a call happened; unserved: no worker serves its
-    agent; frozen: a record could not be folded; terminated: it was ended permanently.
+    """What a session is doing.
+
+    idle: no turn runs.
+    busy: a turn runs.
+    asks: it waits for an approval.
+    doubt: a person must report whether a call happened.
+    unserved: no worker serves its agent.
+    frozen: a record could not be folded.
+    terminated: it was ended permanently.
     """
 
     IDLE = "idle"
@@ -112,8 +118,10 @@ def _events(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """A request as it was sent, rebuilt from the log. `body`: its bytes, which are JSON. `agrees`:
-    whether the claim of the model call contains the SHA-256 of these bytes.
+    """A request as it was sent, rebuilt from the log.
+
+    `body`: its bytes, which are JSON.
+    `agrees`: whether the claim of the model call contains the SHA-256 of these bytes.
     """
 
     step: str

@@ -66,9 +66,11 @@ class Decision(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """How the turn of a message ended. `offset`: the offset of its TURN_ENDED. `text`: the model's
-    last text in the turn. `note`: why the turn failed, the limit that ended it, or that the model
-    ended it without a text.
+    """How the turn of a message ended.
+
+    `offset`: the offset of its TURN_ENDED.
+    `text`: the model's last text in the turn.
+    `note`: why the turn failed, the limit that ended it, or that the model ended it without a text.
     """
 
     session_id: str
@@ -182,7 +184,9 @@ def _why_of_turn(
 def why_ended(ended: Line, lines: Lines, session_id: str = "SESSION") -> str:
     """Why a turn ended, for people: the last failure of its model call, or the limit and how much
     was used, or why the model refused to answer, and what to do then; '' for other reasons.
-    `ended`: the line of the turn's end. `lines`: the lines of the session's transcript.
+
+    `ended`: the line of the turn's end.
+    `lines`: the lines of the session's transcript.
     """
     out = way_out(session_id, ended, lines)
     return "; ".join(filter(None, (_why_ended(ended, lines), out)))

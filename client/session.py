@@ -445,12 +445,15 @@ class Reply(Stream):
 
 
 class Session(Closing):
-    """One session, for use from any thread. `id`: the session's name, with which
-    `connection.open(id)` continues the session; `agent`: the agent that answers; `user`: the user
-    who acts. Every error is a FoldlogError whose text says what happened and what to do.
+    """One session, for use from any thread.
 
-    A command waits until it is in the log, and returns the fold's ruling on it, which has the
-    verdict `duplicate` if the command was in effect before. Raises CommandRefused.
+    `id`: the session's name, with which `connection.open(id)` continues the session.
+    `agent`: the agent that answers.
+    `user`: the user who acts.
+
+    A command waits until it is in the log, and returns the fold's ruling on it. The verdict is
+    `duplicate` if the command was in effect before. Raises CommandRefused. Every error is a
+    FoldlogError whose text says what happened and what to do.
     """
 
     def __init__(
@@ -519,10 +522,13 @@ class Session(Closing):
     ) -> Reply:
         """Send a message, and return its reply: iterate over it, or wait for `reply.answer()`.
 
-        attach: image or PDF files. when_busy: what to do while another turn runs: `queue` the
-        message, `interrupt` the turn or `steer` it. message_id: the message's id, by default a new
-        one. If the session already has a message with this id, nothing is sent, and the reply to
-        that message is returned from its first event.
+        attach: image or PDF files.
+        when_busy: what to do while another turn runs: `queue` the message, `interrupt` the turn or
+            `steer` it.
+        message_id: the message's id, by default a new one.
+
+        If the session already has a message with this id, nothing is sent, and the reply to that
+        message is returned from its first event.
         """
         message_id = message_id or uuid4().hex
         feed = self._feed

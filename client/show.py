@@ -66,7 +66,8 @@ def known(folded: SessionFold, at: int | None = None) -> SessionViews:
 
 
 def _if_cut(folded: SessionFold) -> str:
-    """What else may be the reason if the first records of the session's partition were deleted."""
+    """Another possible reason for an unknown session: its first records were deleted. '' if the
+    partition has all of its records."""
     if not folded.begin:
         return ""
     return (

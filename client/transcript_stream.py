@@ -71,9 +71,11 @@ Shown = Token | Dropped | Settled | LineAdded
 
 
 class Viewer(NamedTuple):
-    """The open attempt, and what was shown of it. `seq`: the number of the next chunk.
+    """The open attempt, and what was shown of it.
+
+    `seq`: the number of the next chunk.
     `resumed_by`: the number of the attempt that resumes the open attempt; its output is shown as
-    that of the open attempt.
+        that of the open attempt.
     """
 
     open: Attempt | None = None

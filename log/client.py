@@ -137,7 +137,8 @@ stopped or started: a leader is elected, a coordinator reads its groups.
 """
 
 SECRET_CHARS_MIN = 4
-"""A shorter value of a property may occur in any message, and is no secret."""
+"""Shorter values of properties stay in messages: they are no secrets, and common words contain
+them."""
 
 _QUIET_S = 10.0
 """The interval in seconds in which each kind of line is logged once; without a broker, a client

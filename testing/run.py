@@ -68,8 +68,10 @@ class AgentRun:
     """One session of an agent. The fixture `foldlog_agent` creates it.
 
     The worker runs only while a test awaits a reply, `settle` or `advance`, or in a block of
-    `working`. `session`: the session, for everything that the run has no method for. `user`: the
-    user who acts.
+    `working`.
+
+    `session`: the session, for everything that the run has no method for.
+    `user`: the user who acts.
     """
 
     def __init__(

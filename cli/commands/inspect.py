@@ -320,8 +320,10 @@ def _print_events(
     is_of_all: bool,
     before: Callable[[], None] = lambda: None,
 ) -> int:
-    """Print the events and return their number. is_of_all: whether to print the session of each
-    event. before: called before each line.
+    """Print the events and return their number.
+
+    is_of_all: whether to print the session of each event.
+    before: called before each line.
     """
     colours = has_styles(sys.stdout)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

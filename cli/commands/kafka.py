@@ -45,8 +45,8 @@ def up_command(edge: Edge, brokers: str | None, prepare: bool, as_json: bool) ->
 
     Starts a real Kafka on loopback, which keeps running after this command. The first start
     downloads its jars. A broker that runs already is reused; data is kept between runs. With
-    --brokers 3, three brokers replicate the log, to try what happens when one is killed: this
-    command starts it again. They need 0.5 GB of memory.
+    --brokers 3, three brokers replicate the log. Kill one to see what happens; this command starts
+    it again. They need 0.5 GB of memory.
     """
     if prepare:
         from ...local.kafka import prepare as prepare_local

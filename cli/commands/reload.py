@@ -50,7 +50,8 @@ Stamps = dict[str, tuple[int, int, int] | None]
 class Loaded(NamedTuple):
     """The result of importing the agents: the files to watch, and the agents' names or the error.
 
-    `trace`: the traceback's frames in the user's files. `error`: the reason.
+    `trace`: the traceback's frames in the user's files.
+    `error`: the reason.
     """
 
     files: tuple[str, ...]

@@ -66,8 +66,10 @@ def index_path(settings: Settings) -> Path:
 class TranscriptIndex(Closing):
     """The index of one installation's transcripts, up to date after `catch_up`.
 
-    `read`: resolves content in the blob store. `report`: prints messages for people. Raises
-    IndexUnusable, LogUnreachable, TopicMissing.
+    `read`: resolves content in the blob store.
+    `report`: prints messages for people.
+
+    Raises IndexUnusable, LogUnreachable, TopicMissing.
     """
 
     def __init__(

@@ -220,7 +220,9 @@ state, or none."""
 
 
 def mcp_servers(states: Mapping[str, str], words: Mapping[str, str]) -> Iterator[Finding]:
-    """Check the MCP servers of the running worker. states: the state of each server, by name;
+    """Check the MCP servers of the running worker.
+
+    states: the state of each server, by name.
     words: the same for people.
     """
     for name, text in sorted(words.items()):

@@ -24,7 +24,12 @@ TOOLS_SHOWN_MAX = 5
 
 
 class Severity(StrEnum):
-    """OK: in order. NOTE: for information, or it waits for a person. PROBLEM: repair it."""
+    """How much a finding matters.
+
+    OK: in order.
+    NOTE: for information, or something waits for a person.
+    PROBLEM: must be repaired.
+    """
 
     OK = "ok"
     NOTE = "note"

@@ -100,8 +100,9 @@ def framed(
 ) -> Framed:
     """Each frame has a cursor, because a viewer may be cut off between two frames of an event.
 
-    at: the event's own offset, which cursors inside the event have: a gateway that has not folded
-    the event can then tell that the viewer is ahead. offset: the next offset.
+    at: the event's own offset. Cursors inside the event contain it, so that a gateway that has not
+        folded the event can tell that the viewer is ahead.
+    offset: the next offset.
     """
     frames, last = [], len(shown) - 1
     place = begin._replace(offset=max(begin.offset, at))
@@ -138,7 +139,8 @@ class Subscription:
         return self.session.views
 
     def put(self, offset: int, shown: list[Shown], past: int | None = None) -> None:
-        """Queue what one event shows. past: the event's offset, if it is of the history."""
+        """Queue what one event shows. past: the event's offset, if the event is part of the
+        history."""
         live = past is None
         if self.ended or (live and offset <= self.place.offset):
             return  # disconnected, or its cursor is ahead of this gateway

@@ -54,7 +54,12 @@ class Lane(StrEnum):
 
 
 class Kind(StrEnum):
-    """RUN: something ran. POINT: a person acted. Every other kind is a reason why nothing ran."""
+    """What happened during a run.
+
+    RUN: something ran.
+    POINT: a person acted.
+    Every other kind is a reason why nothing ran.
+    """
 
     RUN = "run"
     POINT = "point"
@@ -68,7 +73,8 @@ class Run(NamedTuple):
     """One run. Times are broker times in Unix ms; `end_at` is None while the run lasts.
 
     `outcome`: how the run ended, such as ok, error, failed, lost or stopped; '' while it lasts.
-    `note`: the worker or the error. `offset`, `end_offset`: the events at its start and at its end.
+    `note`: the worker or the error.
+    `offset`, `end_offset`: the events at its start and at its end.
     """
 
     lane: Lane
@@ -108,8 +114,8 @@ class _Stands(NamedTuple):
 class Runs:
     """The runs up to the last event passed to `feed`.
 
-    `closed`: the runs that have ended. Runs are only appended to it. `open`: the runs that have not
-    ended.
+    `closed`: the runs that have ended. Runs are only appended to it.
+    `open`: the runs that have not ended.
     """
 
     def __init__(self) -> None:

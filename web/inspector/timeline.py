@@ -49,8 +49,8 @@ class UnknownOffset(UnknownSession):
 class Moment(NamedTuple):
     """One event, its ruling, and the state right after it.
 
-    `viewer`: the open attempt's output so far. `now_ms`: the newest broker time up to this event;
-    WAKE is evaluated at this time.
+    `viewer`: the open attempt's output so far.
+    `now_ms`: the newest broker time up to this event; WAKE is evaluated at this time.
     """
 
     place: int

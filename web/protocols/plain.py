@@ -57,8 +57,8 @@ def frame_json(frame: Frame, read: ReadBlob) -> dict[str, Any]:
 
 
 def frame_text(frame: Frame, read: ReadBlob) -> str:
-    """The compact JSON text of a frame. A token, as nearly every frame is, has a shorter way to the
-    same text.
+    """The compact JSON text of a frame. Nearly every frame is a token, so tokens take a faster way
+    to the same text.
     """
     thing = frame.shown
     if type(thing) is not Token:

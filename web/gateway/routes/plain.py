@@ -39,8 +39,8 @@ CHANNEL = "gateway"
 """The channel recorded for messages received by these routes, and for their answers."""
 
 PIECE_BYTES = 16 * 1024
-"""The size from which events are not joined any more to one write. Encoding must not keep other
-viewers waiting for long, and a slow client has one write at most in memory."""
+"""Events are joined into one write up to this size. Encoding a larger write would keep other
+viewers waiting, and a slow client would hold it in memory."""
 
 PAGE_MAX = 1_000
 """The most sessions in one list."""

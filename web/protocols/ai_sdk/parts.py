@@ -31,7 +31,10 @@ FILES = "/api/chat/{session}/files/{sha256}"
 
 
 class Part(NamedTuple):
-    """A part of a final answer. kind: text, thinking or tool. more: extra fields of the end chunk.
+    """A part of a final answer.
+
+    kind: text, thinking or tool.
+    more: extra fields of the end chunk.
     """
 
     number: int
