@@ -8,11 +8,11 @@ from ..log.settings import Settings
 from ..processors.fold.projections.partition import INITIAL
 from ..producers.sessions import new_session_id
 from .commands import DEFAULT_AGENT
-from .inside import SessionState, Status, state_of
 from .installation import connected, find_settings
 from .log_client import CHANNEL, LogClient
 from .outcomes import CommandRefused
 from .session import Session
+from .session_state import SessionState, Status, state_of
 
 
 class Connection(LogClient):

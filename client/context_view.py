@@ -21,7 +21,7 @@ from ..schemas import events as ev
 from ..schemas.events.parts import ReadBlob
 from ..schemas.ids import call_key
 from ..schemas.tokens import estimate
-from .contents import blocks_of, whole
+from .printable import blocks_of, whole
 from .session_fold import SessionFold
 
 SUMMARY_CHARS = 100  # characters shown of each part that was left out

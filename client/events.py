@@ -20,8 +20,8 @@ from ..processors.effects.failed_turns import Lines
 from ..processors.fold.projections.transcript import CONTINUED, Line
 from ..schemas.enums import ChunkKind
 from ..schemas.events.parts import ReadBlob
-from .contents import ENDS, NO_TEXT, text_of, whole
 from .outcomes import why_ended
+from .printable import ENDS, NO_TEXT, text_of, whole
 from .transcript_stream import (
     Attempt,
     Dropped,

@@ -17,7 +17,7 @@ from ..processors.fold.rows import Rows
 from ..processors.fold.views import SessionViews
 from ..schemas.enums import ChunkKind
 from ..schemas.events.parts import ReadBlob
-from .contents import blocks_of, whole
+from .printable import blocks_of, whole
 from .transcript_stream import (
     SPOKEN,
     Attempt,

@@ -20,7 +20,7 @@ from ..processors.fold.views import SessionViews
 from ..producers.sessions import Receipt
 from ..schemas.enums import EndReason
 from ..schemas.events.parts import ReadBlob
-from .contents import no_text, text_of_body
+from .printable import no_text, text_of_body
 from .session_fold import SessionFold
 from .waiting import Waits, what_it_waits_for
 
@@ -182,8 +182,8 @@ def _why_of_turn(
 
 
 def why_ended(ended: Line, lines: Lines, session_id: str = "SESSION") -> str:
-    """Why a turn ended, for people: the last failure of its model call, or the limit and how much
-    was used, or why the model refused to answer, and what to do then; '' for other reasons.
+    """Why a turn ended and what to do, for people. The reason is the last failure of its model
+    call, the limit that it reached, or the model's refusal to answer. '' for any other end.
 
     `ended`: the line of the turn's end.
     `lines`: the lines of the session's transcript.

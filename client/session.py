@@ -37,7 +37,6 @@ from .events import (
     of_line,
     public,
 )
-from .inside import ModelRequest, SessionState, state_of
 from .log_client import LogClient
 from .outcomes import (
     ANSWER_S,
@@ -52,6 +51,7 @@ from .outcomes import (
     demand,
 )
 from .session_fold import SessionFold
+from .session_state import ModelRequest, SessionState, state_of
 from .show import known, request_of
 from .transcript_stream import INITIAL, see
 from .waiting import what_it_waits_for
@@ -641,18 +641,20 @@ class Session(Closing):
         cancel_id: str | None = None,
     ) -> Decision:
         """Cancel the running turn, now or after its step. If `turn` or `seen_phase` is given and no
-        longer current, the cancel is refused. cancel_id: sent twice, the cancel counts once.
+        longer current, the cancel is refused. cancel_id: an id of your own, with which a repeated
+        cancel counts once.
         """
         options: CancelOptions = {"mode": mode, "reason": reason, "cancel_id": cancel_id}
         return self._rule(Commands.cancel, turn=turn, seen_phase=seen_phase, **options)
 
     def trigger(self, trigger: str, *, command_id: str | None = None) -> Decision:
-        """Request a phase transition. command_id: sent twice, the command counts once."""
+        """Request a phase transition. command_id: an id of your own, with which a repeated command
+        counts once."""
         return self._rule(Commands.trigger, trigger, command_id=command_id)
 
     def lock(self, project_id: str, *, command_id: str | None = None) -> Decision:
-        """Lock the session to a project, which can be done once. command_id: sent twice, the
-        command counts once.
+        """Lock the session to a project, which can be done once. command_id: an id of your own,
+        with which a repeated command counts once.
         """
         return self._rule(Commands.lock, project_id, command_id=command_id)
 

@@ -27,8 +27,8 @@ from ..schemas import events as ev
 from ..schemas.enums import Recovery
 from ..schemas.events.parts import ReadBlob
 from ..schemas.ids import is_id, why_not_an_id
-from .contents import plain
 from .follow import Follow
+from .printable import plain
 from .session_fold import SessionFold
 
 VIEWS = (*(view.field for view in views_fold.VIEWS), "wake")

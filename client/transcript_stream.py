@@ -22,7 +22,7 @@ from ..processors.fold.sessions import FoldedEvent
 from ..schemas import events as ev
 from ..schemas.enums import ChunkKind
 from ..schemas.events.parts import ReadBlob
-from .contents import blocks_of, whole
+from .printable import blocks_of, whole
 
 SPOKEN = {"text": ChunkKind.TEXT, "thinking": ChunkKind.THINKING}
 """The kind of the chunks that stream a block, by the block's type; the type also names the block's

@@ -132,8 +132,8 @@ TRANSIENT = frozenset(
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Errors with which a cluster answers for a short time after a topic was created or a broker
-stopped or started: a leader is elected, a coordinator reads its groups.
+"""Errors that soon pass. They occur after a topic was created, or a broker stopped or started,
+while a leader is elected or a coordinator reads its groups.
 """
 
 SECRET_CHARS_MIN = 4

@@ -140,7 +140,7 @@ def child_gateway(
     edge: Edge, origins: Sequence[str] = (), port: int | None = None
 ) -> Iterator[Callable[[], None]]:
     """A gateway process of the same installation, which ends with the block or with this process.
-    Yields a function that lets it end earlier, and does not wait.
+    Yields a function that makes the gateway end earlier, and returns at once.
     """
     arguments = child_arguments(edge.flags, origins, port)
     with restarting([sys.executable, "-m", "foldlog.cli", *arguments]) as end:
@@ -154,7 +154,7 @@ def restarting(
     """Run a process during a block, and restart it whenever it exits.
 
     At the end of the block the process's stdin is closed, which ends the process. Yields a function
-    that begins this end, and does not wait for it.
+    that closes the stdin earlier, and returns at once.
     """
     stop = threading.Event()
     first = _child(command)

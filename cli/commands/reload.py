@@ -32,8 +32,8 @@ from ..worker_info import worker_info
 OURS = tuple(file.parent for file in Path(__file__).parents[2].glob("*/__init__.py"))
 
 LOOK_S = 0.25
-"""Seconds between two checks of the files. A change counts when two checks find the same state,
-because an editor may write a file in steps.
+"""Seconds between two checks of the files. A change counts once two checks in a row find the same
+new state, because an editor may write a file in steps.
 """
 
 IMPORT_S = 60.0

@@ -8,7 +8,7 @@ import time
 from datetime import datetime
 from typing import Any
 
-from ...client.contents import text_of, type_of, whole
+from ...client.printable import text_of, type_of, whole
 from ...log.blobs import BlobError
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable

@@ -1,9 +1,9 @@
 """Draws streaming Markdown on a terminal, with rich.
 
-A finished block is printed for good and scrolls away like any text. Of the block that still grows,
-only the rows that differ are drawn again, at most DRAWS_PER_S times a second, and only as far up as
-the window reaches. A link shows its address, so that people see what they would open. All text
-passes through `clean`.
+A finished block is printed for good and scrolls away like any text. While a block grows, only the
+rows that changed are drawn again: at most DRAWS_PER_S times a second, and only rows that are still
+in the window. A link shows its address, so that people see what they would open. All text passes
+through `clean`.
 """
 
 import os

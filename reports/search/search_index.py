@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...client.closing import Closing
-from ...client.contents import text_of, whole
 from ...client.follow import Follow
+from ...client.printable import text_of, whole
 from ...log.blobs import BlobError
 from ...log.door import Log, Offsets
 from ...log.settings import Settings

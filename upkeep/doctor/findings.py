@@ -278,9 +278,9 @@ FINDINGS: dict[Code, Words] = {
     Code.SESSIONS_COUNTED: Words(_OK, "sessions", "{count}, {running} with an open turn"),
     Code.SESSION_FROZEN: Words(
         _PROBLEM, "frozen", "session {session} is frozen at offset {offset}: {why}",
-        "foldlog skip {session} --offset {offset} continues without that record; or upgrade to a "
-        "version that understands it (for a fork without its seed: restore the blobs and delete "
-        "the store and the snapshots of its partition), then restart the worker",
+        "upgrade to a version that understands the record, and restart the worker; or continue "
+        "without it: foldlog skip {session} --offset {offset}. If a fork lacks its seed, restore "
+        "the blobs, delete the store and the snapshots of its partition, and restart the worker",
     ),
     Code.RECORD_OF_NO_SESSION: Words(
         _NOTE, "frozen",
@@ -485,8 +485,8 @@ def _more_skipped(values: _Values) -> str:
 
 
 def _usage_measured(values: _Values) -> str:
-    """The number of turns, and the share of them that used each of the most used tools. For a block
-    of an agent, its use."""
+    """An agent's number of turns, and the share of them that used each of the most used tools; or
+    the use of one block."""
     measured = values["usage"]
     if not isinstance(measured, AgentUsage):
         return str(measured)

@@ -188,7 +188,7 @@ class Subscription:
 
     async def __anext__(self) -> Frame | None:
         await asyncio.sleep(0)  # yields to other tasks: this loop may never block
-        if not await self._goes_on():
+        if not await self._wait_for_frame():
             raise StopAsyncIteration
         return self._queue.popleft() if self._queue else None
 
@@ -197,12 +197,12 @@ class Subscription:
         empty list after a pause, and None when the iteration ends. It need not yield to other
         tasks: its caller must.
         """
-        if not await self._goes_on():
+        if not await self._wait_for_frame():
             return None
         queue = self._queue
         return [queue.popleft() for _ in range(min(len(queue), FRAMES_MAX))]
 
-    async def _goes_on(self) -> bool:
+    async def _wait_for_frame(self) -> bool:
         """Wait for a frame, for HEARTBEAT_S at most. Returns False if the iteration ends."""
         if not self._queue:
             self._has_paused = False

@@ -10,7 +10,7 @@ its timeline from these runs.
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from ...client.contents import text_of, whole
+from ...client.printable import text_of, whole
 from ...log.blobs import BlobError
 from ...processors.fold.calls import (
     ALLOWED,
@@ -141,7 +141,7 @@ class Runs:
         if isinstance(event, ev.GenChunk):
             self._signs["model",] = (entry.offset, entry.at)
             return
-        title = _said(event, read)
+        title = _done_by_person(event, read)
         if title:
             number = views.turn.number
             self.closed.append(Run(
@@ -196,7 +196,7 @@ class Runs:
             ))
 
 
-def _said(event: object, read: ReadBlob | None) -> str:
+def _done_by_person(event: object, read: ReadBlob | None) -> str:
     """What a person did, in words; '' if the event is not of a person."""
     match event:
         case ev.MessageReceived():

@@ -114,7 +114,7 @@ class Timeline:
         moment = Moment(place, entry, ruling, views, self.holders, viewer, newest)
         self.moments.append(moment)
         self.runs.feed(entry, ruling, views, self._read)
-        # Only now, and in this order, because other threads must find every moment in these lists.
+        # Extend these lists last, because other threads look up their entries in the lists above.
         if ruling.accepted and isinstance(entry.event, ev.LlmCalled):
             self.steps.append(place)
         self._offsets.append(entry.offset)

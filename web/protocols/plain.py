@@ -9,8 +9,8 @@
 import json
 from typing import Any, assert_never
 
-from ...client.contents import no_text, shown, whole
 from ...client.history import Frame
+from ...client.printable import no_text, shown, whole
 from ...client.transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
 from ...processors.fold.projections.transcript import Line
 from ...schemas.canonical import compact

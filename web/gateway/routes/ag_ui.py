@@ -36,8 +36,8 @@ from ...protocols.ag_ui.input import (
 )
 from ...protocols.ag_ui.messages import Event, Message, event as event_of
 from ..event_stream import EventStream, event
+from ..gateway import Gateway
 from ..json_bodies import JsonRoute
-from ..parts import Gateway
 from ..subscriptions import Subscription
 from .plain import demand_report, ended_now, post_message
 

@@ -16,9 +16,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ....client.commands import DEFAULT_AGENT, Commands
-from ....client.contents import plain
 from ....client.history import Frame, Place, history
 from ....client.outcomes import Decision
+from ....client.printable import plain
 from ....client.show import summary
 from ....client.transcript_stream import LineAdded
 from ....processors.fold.projections.turn_view import Call, is_open
@@ -31,8 +31,8 @@ from ...protocols.plain import frame_text, name_of, thing_json
 from ..access import Caller
 from ..cursors import cursor_of
 from ..event_stream import EventStream, event
+from ..gateway import Gateway
 from ..json_bodies import JsonRoute
-from ..parts import Gateway
 from ..subscriptions import HEARTBEAT_S, Subscription
 
 CHANNEL = "gateway"

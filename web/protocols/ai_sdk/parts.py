@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from ....client.contents import whole
+from ....client.printable import whole
 from ....processors.fold.projections.transcript import Line
 from ....schemas import events as ev
 from ....schemas.attachments import label, reference_of

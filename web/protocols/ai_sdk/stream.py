@@ -10,7 +10,7 @@ with one exception: a user's message that steers the turn is in it as `steering-
 from collections.abc import Callable
 from typing import Any, NamedTuple, assert_never
 
-from ....client.contents import no_text, whole
+from ....client.printable import no_text, whole
 from ....client.transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
 from ....processors.fold.projections.transcript import Line
 from ....processors.fold.views import SessionViews

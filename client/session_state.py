@@ -1,4 +1,4 @@
-"""Shows the inside of a session: its state, and the requests that it sent to the model."""
+"""The state of a session for Python users, and the requests that it sent to the model."""
 
 import json
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from ..processors.advice.prices import load_prices
 from ..processors.fold.projections.partition import PartitionView
 from ..processors.fold.projections.turn_view import Call
 from ..processors.fold.views import SessionViews
-from .contents import text_of
 from .events import ApprovalAsked, InDoubt, of_line
 from .log_client import LogClient
+from .printable import text_of
 from .show import Request, status_of
 from .spending import session_cost
 from .waiting import asking, doubtful, what_it_waits_for
