@@ -279,7 +279,8 @@ class BlobStore:
         _warn_once(f"blob store {self.place}: {error}")
         return BlobsAway(
             f"{what}, because the blob store is away: {error}. Nothing is lost. Start the store, "
-            "or correct its URL and its credentials; what needs it waits and continues by itself."
+            "or correct its URL and its credentials; work that needs it waits, and continues by "
+            "itself."
         )
 
     @contextlib.contextmanager

@@ -217,8 +217,8 @@ def _with_named_in_blobs(
             continue
         except BlobCorrupt as error:
             raise BlobError(
-                f"{error} What it names is unknown, so nothing was deleted. See `foldlog blobs "
-                "verify`."
+                f"{error} The blobs that it names are unknown, so nothing was deleted. See "
+                "`foldlog blobs verify`."
             ) from error
         kept |= found
         unread += sorted(found)

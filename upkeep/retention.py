@@ -57,9 +57,9 @@ NOTHING = "Nothing was deleted"
 MAY_BE_ARCHIVED = ("idle", "terminated")
 WHY = {
     "frozen": "it is frozen",
-    "doubt": "a call of it is in doubt",
-    "asks": "a call of it waits for approval",
-    "busy": "a turn of it is open",
+    "doubt": "one of its calls is in doubt",
+    "asks": "one of its calls waits for approval",
+    "busy": "it has an open turn",
 }
 """Why a session with this status stays in the log."""
 

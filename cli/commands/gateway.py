@@ -78,7 +78,8 @@ port_option = click.option(
 @origin_option
 @click.option("--per-address", type=click.IntRange(1), metavar="N",
               help="Connections that one address may have (default: half of all). Behind a proxy "
-                   "all clients share its address: allow it all, and let it limit its clients.")
+                   "all clients have its address: allow all connections, and let the proxy limit "
+                   "them.")
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="The directory of its cache of the log (default: below --home).")
 @click.option("--log-json", is_flag=True, help="Print log lines as JSON, one object per line.")

@@ -37,7 +37,7 @@ def start_broker(edge: Edge, brokers: int | None = None) -> str:
               help="How many brokers (default: 1, or as many as were started before). With three, "
               "each record is kept by three and acknowledged by two.")
 @click.option("--prepare", is_flag=True,
-              help="Only download what it needs, so that later starts are fast.")
+              help="Only download and prepare Kafka, so that later starts are fast.")
 @json_option
 @pass_edge
 def up_command(edge: Edge, brokers: str | None, prepare: bool, as_json: bool) -> None:

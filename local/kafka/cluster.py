@@ -237,7 +237,8 @@ def local_kafka(
     env: Mapping[str, str] | None = None,
 ) -> Broker | BrokerCluster:
     """The local Kafka of a directory, running or not. brokers: their number, or None for that of
-    the directory (1 if it is new). Raises BrokerFailed if the directory has another number.
+    the directory (1 if it is new). Raises BrokerFailed if the directory has another number of
+    brokers.
     """
     shared = read_shared(directory)
     present = len(shared[1]) if shared else 1 if (directory / node.DATA).exists() else None

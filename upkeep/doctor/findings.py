@@ -172,14 +172,14 @@ _NOT_BY_PROVIDER = (
     "provider=True from Agent(compaction=Compaction(...)), or name another model there"
 )
 _WORK = "session {session}: {why}"
-_MADE_BY = "its vectors were made by {made_by}"
+_MADE_BY = "the vectors were made by {made_by}"
 
 FINDINGS: dict[Code, Words] = {
     Code.BROKER_REACHABLE: Words(_OK, "broker", "reachable, cluster {cluster}"),
     Code.BLOBS_ANSWER: Words(_OK, "blobs", "{place} answers in {took_ms:.0f} ms"),
     Code.BLOBS_AWAY: Words(
         _PROBLEM, "blobs", "{place}: {error}",
-        "sessions whose content is there wait; see docs/blobs.md",
+        "sessions that need the store wait; see docs/blobs.md",
     ),
     Code.DECODER: Words(_OK, "decoder", "{decoder}"),
     Code.LOG_GROWN: Words(
@@ -244,7 +244,7 @@ FINDINGS: dict[Code, Words] = {
     Code.SNAPSHOTS_OFF: Words(_OK, "snapshots", "turned off (snapshot_records is 0)"),
     Code.SNAPSHOTS_UNREADABLE: Words(
         _NOTE, "snapshots", "their directory cannot be read here: {error}",
-        "workers on empty disks need it: see docs/snapshots.md",
+        "workers on empty disks need this directory: see docs/snapshots.md",
     ),
     Code.SNAPSHOTS_BEHIND: Words(
         _NOTE, "snapshots",
@@ -405,7 +405,7 @@ FINDINGS: dict[Code, Words] = {
     ),
     Code.EMBEDDER_REPLACED: Words(
         _OK, "memory", _MADE_BY,
-        "nothing: the next start of the worker embeds it again with {wanted}",
+        "nothing: at its next start, the worker embeds all memory again with {wanted}",
     ),
     Code.EMBEDDER_HASHED: Words(
         _OK, "memory", _MADE_BY,

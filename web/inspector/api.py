@@ -187,9 +187,10 @@ def _step_and_offset(called: Moment) -> dict[str, Any]:
 
 
 def budget_json(moment: Moment, called: Moment | None) -> dict[str, Any]:
-    """How full the window was, in tokens. `soft`, `hard`: the limits of the newest request, or the
-    default limits if there is no request yet. `planned`: the size that the next request would have
-    under the default rules.
+    """How full the window was, in tokens.
+
+    `soft`, `hard`: the limits of the newest request, or the default limits without a request.
+    `planned`: the size that the next request would have under the default rules.
     """
     views = moment.views
     large, short = short_forms(views)

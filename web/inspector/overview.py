@@ -244,7 +244,10 @@ class Overview:
 
     def home(self, user: str | None, since: str, limit: int) -> dict[str, Any]:
         """The rows that changed since a version, or all rows if the version is not from this
-        overview. `total`: the number of sessions; `most`: how many of them can be listed.
+        overview.
+
+        `total`: the number of sessions.
+        `most`: how many of them can be listed.
         """
         with self._lock:
             boot, _, version = since.partition(".")

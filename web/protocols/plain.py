@@ -72,10 +72,13 @@ def frame_text(frame: Frame, read: ReadBlob) -> str:
 
 
 def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
-    """A line of the transcript as JSON. `content`: blocks, arguments or a text, in which numbers
-    that no double represents are strings. `code`: an outcome, a decision, or the class of an error.
-    `text`: a note for people. `refused`: why triggers of a result were refused. `ref`: the blob
-    with the full content of a large line.
+    """A line of the transcript as JSON.
+
+    `content`: blocks, arguments or a text, in which numbers that no double represents are strings.
+    `code`: an outcome, a decision, or the class of an error.
+    `text`: a note for people.
+    `refused`: why triggers of a result were refused.
+    `ref`: the blob with the full content of a large line.
     """
     out: dict[str, Any] = {
         "kind": line.kind,
