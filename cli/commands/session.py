@@ -60,7 +60,7 @@ def report(decision: Decision, text: str, as_json: bool, **more: Any) -> None:
 ))
 @click.argument("session")
 @click.argument("text", required=False)
-@click.option("--message-id", metavar="ID", help="Your id: sent twice, the message counts once.")
+@click.option("--message-id", metavar="ID", help="Your id: a repeated message counts once.")
 @click.option(
     "--attach", multiple=True, type=click.Path(dir_okay=False), metavar="FILE",
     help="An image or a PDF to send with it; repeatable.",
@@ -192,7 +192,7 @@ def open_command(session: "Session", agent: str | None, as_json: bool) -> None:
 @click.option("--after-step", "mode", flag_value=CancelMode.AFTER_STEP.value,
               default=CancelMode.NOW.value, help="Stop when the running step and its tools end.")
 @click.option("--reason", default="", help="The reason, for people.")
-@click.option("--cancel-id", metavar="ID", help="Your id: sent twice, the cancel counts once.")
+@click.option("--cancel-id", metavar="ID", help="Your id: a repeated cancel counts once.")
 @on_session
 def cancel_command(
     session: "Session", as_json: bool, turn: int | None, seen_phase: str | None,
@@ -232,7 +232,7 @@ def terminate_command(session: "Session", reason: str, as_json: bool) -> None:
 @click.command("phase", epilog=example("foldlog phase s1 start_build"))
 @click.argument("session")
 @click.argument("trigger")
-@click.option("--command-id", metavar="ID", help="Your id: sent twice, the command counts once.")
+@click.option("--command-id", metavar="ID", help="Your id: a repeated command counts once.")
 @on_session
 def phase_command(
     session: "Session", trigger: str, command_id: str | None, as_json: bool
@@ -256,7 +256,7 @@ def phase_command(
 @click.command("lock", epilog=example("foldlog lock s1 my-project"))
 @click.argument("session")
 @click.argument("project")
-@click.option("--command-id", metavar="ID", help="Your id: sent twice, the command counts once.")
+@click.option("--command-id", metavar="ID", help="Your id: a repeated command counts once.")
 @on_session
 def lock_command(
     session: "Session", project: str, command_id: str | None, as_json: bool
