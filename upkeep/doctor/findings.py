@@ -278,8 +278,8 @@ FINDINGS: dict[Code, Words] = {
     Code.SESSIONS_COUNTED: Words(_OK, "sessions", "{count}, {running} with an open turn"),
     Code.SESSION_FROZEN: Words(
         _PROBLEM, "frozen", "session {session} is frozen at offset {offset}: {why}",
-        "upgrade to a version that understands the record, and restart the worker; or continue "
-        "without it: foldlog skip {session} --offset {offset}. If a fork lacks its seed, restore "
+        "foldlog skip {session} --offset {offset} continues without that record; if a newer "
+        "version understands it, upgrade and restart the worker. If a fork lacks its seed, restore "
         "the blobs, delete the store and the snapshots of its partition, and restart the worker",
     ),
     Code.RECORD_OF_NO_SESSION: Words(
