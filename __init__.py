@@ -65,11 +65,6 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         TurnEnded as TurnEnded,
         Waiting as Waiting,
     )
-    from .client.inside import (
-        ModelRequest as ModelRequest,
-        SessionState as SessionState,
-        Status as Status,
-    )
     from .client.outcomes import (
         Answer as Answer,
         CommandRefused as CommandRefused,
@@ -83,6 +78,11 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         Session as Session,
         Stream as Stream,
         StreamOverrun as StreamOverrun,
+    )
+    from .client.session_state import (
+        ModelRequest as ModelRequest,
+        SessionState as SessionState,
+        Status as Status,
     )
     from .client.show import UnknownSession as UnknownSession, UnknownStep as UnknownStep
     from .client.worker import (
@@ -155,7 +155,7 @@ _EXPORTS: dict[str, str] = {
     "McpServer": ".processors.mcp_server",
     "MessageReceived": ".client.events",
     "MessageTaken": ".client.events",
-    "ModelRequest": ".client.inside",
+    "ModelRequest": ".client.session_state",
     "NoAnswerYet": ".client.outcomes",
     "PhaseChanged": ".client.events",
     "ProjectLocked": ".client.events",
@@ -168,12 +168,12 @@ _EXPORTS: dict[str, str] = {
     "run_worker": ".client.worker",
     "Session": ".client.session",
     "SessionEvent": ".client.events",
-    "SessionState": ".client.inside",
+    "SessionState": ".client.session_state",
     "SessionTerminated": ".client.events",
     "Settings": ".log.settings",
     "SettingsError": ".log.errors",
     "StateDirTaken": ".processors.store.state_dir",
-    "Status": ".client.inside",
+    "Status": ".client.session_state",
     "Stream": ".client.session",
     "StreamOverrun": ".client.session",
     "Thinking": ".client.events",

@@ -22,10 +22,11 @@ HINTS_MAX = 3
 
 
 class Source(NamedTuple):
-    """Where the agents of one name are. `directory`: where the module is imported from.
+    """The place of the agents that one name on the command line means. `directory`: where the
+    module is imported from.
 
-    `file`: the file that was named, or None if a module was named. `attribute`: "" for the only
-    agent of the module.
+    `file`: the file that was named, or None if a module was named.
+    `attribute`: "" for the only agent of the module.
     """
 
     directory: Path

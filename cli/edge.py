@@ -65,7 +65,7 @@ class Edge:
 
     def local_broker(self, brokers: int | None = None) -> "Broker | BrokerCluster":
         """The local Kafka of this machine, running or not. brokers: their number (default: as they
-        were started before). Raises BrokerError if the directory has another number.
+        were started before). Raises BrokerError if the directory has another number of brokers.
         """
         return installation.local_broker(self.settings, brokers)
 

@@ -6,10 +6,9 @@ asyncio), `log_client.py` (what the sessions of a log share), `events.py` (what 
 worker inside a program); then what they stand on: `commands.py` and `branching.py` (write an event
 for the present views), `follow.py` (entries from a cursor on), `session_fold.py` (one session,
 folded as its worker does), `outcomes.py` and `waiting.py` (the ruling on a command, the answer, the
-reason why a session waits),
-`transcript_stream.py` and `history.py` (a live viewer, a late viewer), `contents.py`, `show.py`,
-`context_view.py`, `spending.py` and `inside.py` (views, requests and costs for people), `calls.py`,
-`gen_sent.py`, `visible.py` and `closing.py` (small parts).
+reason why a session waits), `transcript_stream.py` and `history.py` (a live viewer, a late viewer),
+`printable.py`, `show.py`, `context_view.py`, `spending.py` and `session_state.py` (views, requests
+and costs for people), `calls.py`, `gen_sent.py`, `visible.py` and `closing.py` (small parts).
 """
 
 __all__: list[str] = []

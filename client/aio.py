@@ -63,7 +63,7 @@ class _Threaded(Generic[S]):
 def _in_thread(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[_Threaded[S], P], Coroutine[Any, Any, T]]:
-    """The method of the blocking object, to be awaited."""
+    """An awaitable version of a method of the blocking object."""
 
     @wraps(method)
     async def run(self: _Threaded[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -75,7 +75,8 @@ def _in_thread(
 def same_parameters(
     method: Callable[Concatenate[Any, P], object],
 ) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:
-    """Gives a method the parameters of `method`, to which it passes its arguments."""
+    """Declares that a method has the parameters of `method`, because it passes its arguments on to
+    `method`."""
 
     def declare(function: Callable[..., T]) -> Callable[Concatenate[Any, P], T]:
         function.__wrapped__ = method  # type: ignore[attr-defined]  # for `inspect` and the docs
@@ -201,7 +202,11 @@ class AsyncReply(AsyncStream):
 
 
 class AsyncSession(_Threaded[Session]):
-    """One session, with the methods of `Session`. `id`: its name; `user`: the user who acts."""
+    """One session, with the methods of `Session`.
+
+    `id`: its name.
+    `user`: the user who acts.
+    """
 
     def __init__(self, session: Session, threads: _Threads) -> None:
         super().__init__(session, threads)

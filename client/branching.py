@@ -131,9 +131,9 @@ class Branching:
     def edit(
         self, session_id: str, message_id: str, new_id: str, name: str | None = None
     ) -> Forked:
-        """Fork before the turn of a message, and send the messages of that turn before it to the
-        fork again. The caller then sends the edited message, with the id `Forked.message_id`:
-        `new_id`, changed if the fork already has a message with this id.
+        """Fork before the turn of a message, and send the messages that precede it in this turn to
+        the fork. The caller then sends the edited message with the id `Forked.message_id`, which is
+        `new_id` unless the fork already has a message with this id.
 
         Editing again with the same name is harmless.
         """

@@ -15,7 +15,7 @@ from ..schemas.enums import Resolution
 from ..schemas.events.parts import ReadBlob
 from ..schemas.grant import pattern_text
 from ..schemas.ids import call_key, parse_call_key
-from .contents import whole
+from .printable import whole
 
 _SETTLES = ("approval", "resolved", "result")
 """Kinds of transcript lines that settle a call."""

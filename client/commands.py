@@ -1,5 +1,5 @@
-"""Writes the commands that depend on a session's present views: what the caller omits is taken from
-them, and what cannot count is refused before it is written.
+"""Writes the commands that depend on a session's present views: arguments that the caller omits are
+taken from the views, and a command that could have no effect is refused before it is written.
 
 `Session`, the gateway and the chat write through this file; each has its own way to wait for the
 fold's ruling.

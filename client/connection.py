@@ -8,11 +8,11 @@ from ..log.settings import Settings
 from ..processors.fold.projections.partition import INITIAL
 from ..producers.sessions import new_session_id
 from .commands import DEFAULT_AGENT
-from .inside import SessionState, Status, state_of
 from .installation import connected, find_settings
 from .log_client import CHANNEL, LogClient
 from .outcomes import CommandRefused
 from .session import Session
+from .session_state import SessionState, Status, state_of
 
 
 class Connection(LogClient):
@@ -144,10 +144,12 @@ def connect(
 ) -> Connection:
     """Connect to the broker that the command line would use.
 
-    settings: by default those of the environment and `foldlog.toml`. user: the user who acts, by
-    default the settings' user. log: a log that is already open, such as one in memory. channel: the
-    channel of the messages; `push:NAME` delivers their answers (docs/delivery.md). Raises
-    SettingsError, LogUnreachable.
+    settings: by default those of the environment and `foldlog.toml`.
+    user: the user who acts, by default the settings' user.
+    log: a log that is already open, such as one in memory.
+    channel: the channel of the messages; `push:NAME` delivers their answers (docs/delivery.md).
+
+    Raises SettingsError, LogUnreachable.
     """
     if not isinstance(settings, Settings | None):
         raise SettingsError(

@@ -21,7 +21,7 @@ from ..schemas import events as ev
 from ..schemas.events.parts import ReadBlob
 from ..schemas.ids import call_key
 from ..schemas.tokens import estimate
-from .contents import blocks_of, whole
+from .printable import blocks_of, whole
 from .session_fold import SessionFold
 
 SUMMARY_CHARS = 100  # characters shown of each part that was left out
@@ -95,10 +95,10 @@ class Change(NamedTuple):
     not contain in full, or messages that a turn did not send before it ended.
 
     kind: summary, short forms, window, refused (what came since the last answer, and perhaps all
-    files), or message (the turn ended before a request contained this message). before, after: the
-    estimated tokens of the request before and after the change. instead: the summary that replaces
-    the parts, or ''. left_out: the parts that requests no longer contain in full, or never
-    contained in full.
+        files), or message (the turn ended before a request contained this message).
+    before, after: the estimated tokens of the request before and after the change.
+    instead: the summary that replaces the parts, or ''.
+    left_out: the parts that requests no longer contain in full, or never contained in full.
     """
 
     offset: int

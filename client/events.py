@@ -20,8 +20,8 @@ from ..processors.effects.failed_turns import Lines
 from ..processors.fold.projections.transcript import CONTINUED, Line
 from ..schemas.enums import ChunkKind
 from ..schemas.events.parts import ReadBlob
-from .contents import ENDS, NO_TEXT, text_of, whole
 from .outcomes import why_ended
+from .printable import ENDS, NO_TEXT, text_of, whole
 from .transcript_stream import (
     Attempt,
     Dropped,
@@ -39,9 +39,10 @@ LINE_CHARS_MAX = 100
 class SessionEvent:
     """The base class of all events.
 
-    `turn`, `step`: where in the session the event happened, 0 before the first turn. `offset`: the
-    offset of its record in the partition. `cursor`: pass it to `Session.events(cursor=...)` to
-    continue right after this event, also in another process.
+    `turn`, `step`: where in the session the event happened, 0 before the first turn.
+    `offset`: the offset of its record in the partition.
+    `cursor`: pass it to `Session.events(cursor=...)` to continue right after this event, also in
+        another process.
     """
 
     session_id: str
@@ -120,7 +121,8 @@ class Answered(RecordedEvent):
     """The model's answer of one step is complete; `text` is the concatenation of its tokens.
 
     `stop_reason`: the reason that the model reported (after `tool_use`, calls follow), or why the
-    answer was stopped. `complete`: False if a cancel stopped the answer and only a part was kept.
+        answer was stopped.
+    `complete`: False if a cancel stopped the answer and only a part was kept.
     """
 
     text: str
@@ -157,7 +159,8 @@ class MessageTaken(RecordedEvent):
 class CallEvent(RecordedEvent):
     """The base class of events about a tool call.
 
-    `call`: TURN.STEP.INDEX. `tool`: the tool's name.
+    `call`: TURN.STEP.INDEX.
+    `tool`: the tool's name.
     """
 
     call: str
@@ -264,9 +267,12 @@ class AttemptReplaced(RecordedEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnded(RecordedEvent):
-    """A turn is over. `reason`: end_turn if the model finished; otherwise cancelled, failed,
-    max_steps, budget_exceeded ... `detail`: why the last model call failed, or which limit ended
-    the turn and how much was used; "" for other reasons.
+    """A turn is over.
+
+    `reason`: end_turn if the model finished; otherwise cancelled, failed, max_steps,
+        budget_exceeded ...
+    `detail`: why the last model call failed, or which limit ended the turn and how much was used;
+        "" for other reasons.
     """
 
     reason: str

@@ -28,15 +28,19 @@ POLL_S = 0.2
 
 
 class Follow(Closing):
-    """Reads entries in log order. `sessions`: the sessions to read; None for every record.
+    """Reads entries in log order.
 
+    `sessions`: the sessions to read; None for every record.
     `start`: a cursor, which has the next offset of each partition. A partition that is not in the
-    cursor is read from its first offset. `chunks`: whether to decode GEN_CHUNK, which viewers need
-    and folds do not. `holders`: whether to also return the records that name the workers which hold
-    the partitions. `folded`: whether to return only records that a worker folds; records whose keys
-    cannot be the id of a session are then left out. `read`: reads the seeds of forks; without it, a
-    forked session is frozen at its first event. `partitions`: if `sessions` is None, the partitions
-    to read. Raises LogUnreachable, TopicMissing; polling may raise OffsetGone.
+        cursor is read from its first offset.
+    `chunks`: whether to decode GEN_CHUNK, which viewers need and folds do not.
+    `holders`: whether to also return the records that name the holders of the partitions.
+    `folded`: whether to return only records that a worker folds, which leaves out records whose
+        keys cannot be the id of a session.
+    `read`: reads the seeds of forks; without it, a forked session is frozen at its first event.
+    `partitions`: if `sessions` is None, the partitions to read.
+
+    Raises LogUnreachable, TopicMissing; polling may raise OffsetGone.
     """
 
     def __init__(
@@ -147,9 +151,10 @@ def read_before(
 ) -> Iterator[Record]:
     """Yield every record of a partition before an offset. Raises LogUnreachable if reading stalls.
 
-    start: the first offset to read, by default the first of the partition. kept: the sentence of
-    the error that says what is kept. progress(offset) is called after each poll. keys: records with
-    other keys may be left out.
+    start: the first offset to read, by default the first of the partition.
+    kept: the sentence of the error that says what is kept.
+    progress: is called with the offset reached, after each poll.
+    keys: records with other keys may be left out.
     """
     at = log.first_offsets(topic)[partition] if start is None else start
     reader, progressed = log.reader(topic, {partition: at}, keys=keys), time.monotonic()

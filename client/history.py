@@ -17,7 +17,7 @@ from ..processors.fold.rows import Rows
 from ..processors.fold.views import SessionViews
 from ..schemas.enums import ChunkKind
 from ..schemas.events.parts import ReadBlob
-from .contents import blocks_of, whole
+from .printable import blocks_of, whole
 from .transcript_stream import (
     SPOKEN,
     Attempt,
@@ -52,9 +52,12 @@ NOTHING_SHOWN = (ShownText(),) * len(KINDS)
 
 
 class Place(NamedTuple):
-    """How far a viewer has read. `offset`: the offset after the last event that was shown
-    completely; `open`: the attempt that is being shown; `shown`: how much of this attempt was
-    shown, in the order of KINDS; `lines`: how many lines of the next event were shown.
+    """How far a viewer has read.
+
+    `offset`: the offset after the last event that was shown completely.
+    `open`: the attempt that is being shown.
+    `shown`: how much of this attempt was shown, in the order of KINDS.
+    `lines`: how many lines of the next event were shown.
     """
 
     offset: int = 0
@@ -66,9 +69,9 @@ class Place(NamedTuple):
 class Frame:
     """One item for a viewer. cursor: where to resume after it, also if its event has more items.
 
-    live: False for an item of the history, which a client need not draw piece by piece. encoded:
-    the item in the bytes of the gateway's own stream, once a viewer of this stream has got it; the
-    viewers of a session share its frames.
+    live: False for an item of the history, which a client need not draw piece by piece.
+    encoded: the bytes of the item in the gateway's own stream. The first viewer's connection makes
+        them, and the other viewers of the session get the same bytes.
     """
 
     __slots__ = ("cursor", "encoded", "live", "shown")

@@ -41,7 +41,7 @@ def find_settings(
 
 def local_broker(settings: Settings, brokers: int | None = None) -> "Broker | BrokerCluster":
     """The local Kafka of this machine, running or not. brokers: their number (default: as they were
-    started before). Raises BrokerError if the directory has another number.
+    started before). Raises BrokerError if the directory has another number of brokers.
     """
     from ..local.kafka import local_kafka
 

@@ -20,9 +20,9 @@ from ..processors.fold.views import SessionViews
 from ..producers.sessions import Receipt
 from ..schemas.enums import EndReason
 from ..schemas.events.parts import ReadBlob
-from .contents import no_text, text_of_body
+from .printable import no_text, text_of_body
 from .session_fold import SessionFold
-from .waiting import what_it_waits_for
+from .waiting import Waits, what_it_waits_for
 
 PATIENCE_S = 5.0
 """After how many seconds without progress a waiting caller gets the reason."""
@@ -66,9 +66,11 @@ class Decision(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """How the turn of a message ended. `offset`: the offset of its TURN_ENDED. `text`: the model's
-    last text in the turn. `note`: why the turn failed, the limit that ended it, or that the model
-    ended it without a text.
+    """How the turn of a message ended.
+
+    `offset`: the offset of its TURN_ENDED.
+    `text`: the model's last text in the turn.
+    `note`: why the turn failed, the limit that ended it, or that the model ended it without a text.
     """
 
     session_id: str
@@ -92,7 +94,14 @@ class CommandRefused(Refused):
 
 
 class NoAnswerYet(Retry):
-    """The time limit for an answer passed. The message is in the log and will be answered."""
+    """The time limit for an answer passed. The message is in the log and will be answered.
+
+    waits: what its session waits for.
+    """
+
+    def __init__(self, text: str, waits: Waits | None = None) -> None:
+        super().__init__(text)
+        self.waits = waits or Waits("")
 
 
 class UnknownMessage(Refused):
@@ -173,9 +182,11 @@ def _why_of_turn(
 
 
 def why_ended(ended: Line, lines: Lines, session_id: str = "SESSION") -> str:
-    """Why a turn ended, for people: the last failure of its model call, or the limit and how much
-    was used, or why the model refused to answer, and what to do then; '' for other reasons.
-    `ended`: the line of the turn's end. `lines`: the lines of the session's transcript.
+    """Why a turn ended and what to do, for people. The reason is the last failure of its model
+    call, the limit that it reached, or the model's refusal to answer. '' for any other end.
+
+    `ended`: the line of the turn's end.
+    `lines`: the lines of the session's transcript.
     """
     out = way_out(session_id, ended, lines)
     return "; ".join(filter(None, (_why_ended(ended, lines), out)))
@@ -220,12 +231,12 @@ class Patience:
         """
         self._since, self._reported = time.monotonic(), ""
 
-    def heard(self, seen: FoldedEvent) -> None:
+    def note_event(self, seen: FoldedEvent) -> None:
         """Note an event. If it is from a worker, count the `patience_s` seconds from now."""
         if seen.entry.writer != "producer":
             self._since = time.monotonic()
 
-    def look(self, views: SessionViews, holders: PartitionView = INITIAL) -> None:
+    def report_if_due(self, views: SessionViews, holders: PartitionView = INITIAL) -> None:
         """Report what the session waits for, if it waits for a person or if `patience_s` seconds
         have passed without an event from a worker.
         """
@@ -238,41 +249,3 @@ class Patience:
         if text and text != self._reported:
             self._reported = text
             self._report(text)
-
-
-def answer_of(
-    folded: SessionFold,
-    message_id: str,
-    *,
-    read: ReadBlob | None = None,
-    timeout_s: float = ANSWER_S,
-    patience_s: float = PATIENCE_S,
-    report: Callable[[str], None] = lambda _line: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> Answer:
-    """Wait until the turn that owns a message has ended.
-
-    `report` is called with what the session waits for: at once if it waits for a person, otherwise
-    after `patience_s` seconds without an event from a worker. `stop` is called between polls.
-    Raises NoAnswerYet after `timeout_s` seconds or when stopped, UnknownMessage, LogUnreachable.
-    """
-    folded.to_end()
-    deadline = time.monotonic() + timeout_s
-    patience = Patience(report, patience_s)
-    while True:
-        answer = answer_in(folded.views, message_id, read)
-        if answer is not None:
-            return answer
-        patience.look(folded.views, folded.holders)
-        if stop() or time.monotonic() > deadline:
-            waits = what_it_waits_for(folded.views, folded.holders)
-            settles = waits.text if waits.person or waits.lacks else ""
-            when = "that is settled" if settles else "a worker runs"
-            raise NoAnswerYet(
-                f"message {message_id} of session {folded.session_id} is not answered yet"
-                f"{settles and f': {settles}'}. It is kept, and its turn continues "
-                f"when {when}. To wait again: foldlog send {folded.session_id} --message-id "
-                f"{message_id} --wait"
-            )
-        for seen in folded.poll():
-            patience.heard(seen)

@@ -37,7 +37,6 @@ from .events import (
     of_line,
     public,
 )
-from .inside import ModelRequest, SessionState, state_of
 from .log_client import LogClient
 from .outcomes import (
     ANSWER_S,
@@ -52,6 +51,7 @@ from .outcomes import (
     demand,
 )
 from .session_fold import SessionFold
+from .session_state import ModelRequest, SessionState, state_of
 from .show import known, request_of
 from .transcript_stream import INITIAL, see
 from .waiting import what_it_waits_for
@@ -345,25 +345,30 @@ class Reply(Stream):
         super().__init__(feed, owns_feed=owns_feed)
         self.message_id = message_id
         self._answer: Answer | None = None
+        self._report: Callable[[str], None] = lambda _reason: None
         # A weak reference avoids a cycle, so an unused reply is freed at once.
         waits = weakref.WeakMethod(self._waits)
         self._patience = Patience(lambda reason: _call(waits, reason), PATIENCE_S)
 
     def offer(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
         """Accept the events that belong to the turn of this message."""
-        self._patience.heard(seen)
+        self._patience.note_event(seen)
         progress = seen.views.messages.progress.last(self.message_id)
         if progress is None:
             return  # not written yet, or still queued behind another turn
         super().offer(seen, [event for event in events if self._belongs(event, progress.turn)])
-        if progress.reason:
-            self._settle(seen.views)
+        self.settle(seen.views)
 
-    def _settle(self, views: SessionViews) -> None:
-        """Store the answer and end the stream, because the message's turn has ended."""
-        if not self._ended:
-            self._answer = answer_in(views, self.message_id, self._feed.client.read_blob)
-            self._ended = self._answer is not None
+    def settle(self, views: SessionViews) -> None:
+        """If the message's turn has ended, store the answer and end the stream.
+
+        Raises UnknownMessage.
+        """
+        if self._ended:
+            return
+        self._answer = answer_in(views, self.message_id, self._feed.client.read_blob)
+        if self._answer is not None:
+            self._ended = True
             self._feed.streams.discard(self)
 
     def _belongs(self, event: SessionEvent, turn: int) -> bool:
@@ -371,18 +376,30 @@ class Reply(Stream):
         return event.turn == turn and not mine
 
     def _waits(self, reason: str) -> None:
-        if not what_it_waits_for(self._feed.fold.views, self._feed.fold.holders).person:
+        if what_it_waits_for(self._feed.fold.views, self._feed.fold.holders).person:
+            self._report(reason)  # in the stream, another event asks the person
+        else:
             self._wait_for(reason)
+
+    def _wait_for(self, reason: str) -> None:
+        self._report(reason)
+        super()._wait_for(reason)
 
     def pump(self) -> None:
         """Read the log once. If the turn does not continue, add a Waiting event with the reason."""
         super().pump()
         if self.is_idle and not self._is_unreachable:
             with self._feed.lock:
-                self._patience.look(self._feed.fold.views, self._feed.fold.holders)
+                self._patience.report_if_due(self._feed.fold.views, self._feed.fold.holders)
 
-    def answer(self, *, timeout_s: float = ANSWER_S) -> Answer:
-        """Wait until the turn has ended, and return the answer. Raises NoAnswerYet."""
+    def answer(
+        self, *, timeout_s: float = ANSWER_S, report: Callable[[str], None] | None = None
+    ) -> Answer:
+        """Wait until the turn has ended, and return the answer. Raises NoAnswerYet.
+
+        report: is called with each reason why the turn does not continue.
+        """
+        self._report = report or self._report
         deadline = time.monotonic() + timeout_s
         while (answer := self.poll_answer()) is None:
             if time.monotonic() > deadline:
@@ -405,11 +422,13 @@ class Reply(Stream):
         """The error to raise if the answer did not come in time."""
         unreachable = self._feed.why_unreachable().rstrip(".")
         fold = self._feed.fold
-        waits = unreachable or what_it_waits_for(fold.views, fold.holders).text
+        waits = what_it_waits_for(fold.views, fold.holders)
+        reason = unreachable or waits.text
         return NoAnswerYet(
             f"message {self.message_id} of session {self.session_id} is not answered after "
-            f"{timeout_s:g} s{waits and f': {waits}'}. It is kept, and its turn continues: "
-            f"reply({self.message_id!r}) of the session waits for it again."
+            f"{timeout_s:g} s{reason and f': {reason}'}. It is kept, and its turn continues: "
+            f"reply({self.message_id!r}) of the session waits for it again.",
+            waits,
         )
 
     def __repr__(self) -> str:
@@ -426,12 +445,15 @@ class Reply(Stream):
 
 
 class Session(Closing):
-    """One session, for use from any thread. `id`: the session's name, with which
-    `connection.open(id)` continues the session; `agent`: the agent that answers; `user`: the user
-    who acts. Every error is a FoldlogError whose text says what happened and what to do.
+    """One session, for use from any thread.
 
-    A command waits until it is in the log, and returns the fold's ruling on it, which has the
-    verdict `duplicate` if the command was in effect before. Raises CommandRefused.
+    `id`: the session's name, with which `connection.open(id)` continues the session.
+    `agent`: the agent that answers.
+    `user`: the user who acts.
+
+    A command waits until it is in the log, and returns the fold's ruling on it. The verdict is
+    `duplicate` if the command was in effect before. Raises CommandRefused. Every error is a
+    FoldlogError whose text says what happened and what to do.
     """
 
     def __init__(
@@ -500,10 +522,13 @@ class Session(Closing):
     ) -> Reply:
         """Send a message, and return its reply: iterate over it, or wait for `reply.answer()`.
 
-        attach: image or PDF files. when_busy: what to do while another turn runs: `queue` the
-        message, `interrupt` the turn or `steer` it. message_id: the message's id, by default a new
-        one. If the session already has a message with this id, nothing is sent, and the reply to
-        that message is returned from its first event.
+        attach: image or PDF files.
+        when_busy: what to do while another turn runs: `queue` the message, `interrupt` the turn or
+            `steer` it.
+        message_id: the message's id, by default a new one.
+
+        If the session already has a message with this id, nothing is sent, and the reply to that
+        message is returned from its first event.
         """
         message_id = message_id or uuid4().hex
         feed = self._feed
@@ -616,18 +641,20 @@ class Session(Closing):
         cancel_id: str | None = None,
     ) -> Decision:
         """Cancel the running turn, now or after its step. If `turn` or `seen_phase` is given and no
-        longer current, the cancel is refused. cancel_id: sent twice, the cancel counts once.
+        longer current, the cancel is refused. cancel_id: an id of your own, with which a repeated
+        cancel counts once.
         """
         options: CancelOptions = {"mode": mode, "reason": reason, "cancel_id": cancel_id}
         return self._rule(Commands.cancel, turn=turn, seen_phase=seen_phase, **options)
 
     def trigger(self, trigger: str, *, command_id: str | None = None) -> Decision:
-        """Request a phase transition. command_id: sent twice, the command counts once."""
+        """Request a phase transition. command_id: an id of your own, with which a repeated command
+        counts once."""
         return self._rule(Commands.trigger, trigger, command_id=command_id)
 
     def lock(self, project_id: str, *, command_id: str | None = None) -> Decision:
-        """Lock the session to a project, which can be done once. command_id: sent twice, the
-        command counts once.
+        """Lock the session to a project, which can be done once. command_id: an id of your own,
+        with which a repeated command counts once.
         """
         return self._rule(Commands.lock, project_id, command_id=command_id)
 
@@ -710,6 +737,18 @@ class Session(Closing):
         the program has no reference to this object or to any of its streams.
         """
         self._feed.close()
+
+
+def reply_from_now(session: Session, message_id: str) -> Reply:
+    """The reply to an earlier message, without its events so far, so that nothing is folded again.
+
+    Raises UnknownMessage.
+    """
+    feed = session._feed
+    with feed.held():
+        views, reply = feed.catch_up(), Reply(feed, message_id)
+        reply.settle(views)
+        return reply
 
 
 def _call(method: "weakref.WeakMethod[Any]", *args: object) -> None:

@@ -27,8 +27,8 @@ from ..schemas import events as ev
 from ..schemas.enums import Recovery
 from ..schemas.events.parts import ReadBlob
 from ..schemas.ids import is_id, why_not_an_id
-from .contents import plain
 from .follow import Follow
+from .printable import plain
 from .session_fold import SessionFold
 
 VIEWS = (*(view.field for view in views_fold.VIEWS), "wake")
@@ -66,7 +66,8 @@ def known(folded: SessionFold, at: int | None = None) -> SessionViews:
 
 
 def _if_cut(folded: SessionFold) -> str:
-    """What else may be the reason if the first records of the session's partition were deleted."""
+    """Another possible reason for an unknown session: its first records were deleted. '' if the
+    partition has all of its records."""
     if not folded.begin:
         return ""
     return (

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..processors.advice.prices import Cost, InputCost, PriceTable, dollars, input_cost, total, usd
 from ..processors.fold.projections.ledger import BACKGROUND, LedgerView, Spent
-from .contents import plain
+from .printable import plain
 
 TOKENS = tuple(
     f"{part}_tokens" for part in "input cache_read cache_write_5m cache_write_1h output".split()

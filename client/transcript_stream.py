@@ -22,7 +22,7 @@ from ..processors.fold.sessions import FoldedEvent
 from ..schemas import events as ev
 from ..schemas.enums import ChunkKind
 from ..schemas.events.parts import ReadBlob
-from .contents import blocks_of, whole
+from .printable import blocks_of, whole
 
 SPOKEN = {"text": ChunkKind.TEXT, "thinking": ChunkKind.THINKING}
 """The kind of the chunks that stream a block, by the block's type; the type also names the block's
@@ -71,9 +71,11 @@ Shown = Token | Dropped | Settled | LineAdded
 
 
 class Viewer(NamedTuple):
-    """The open attempt, and what was shown of it. `seq`: the number of the next chunk.
+    """The open attempt, and what was shown of it.
+
+    `seq`: the number of the next chunk.
     `resumed_by`: the number of the attempt that resumes the open attempt; its output is shown as
-    that of the open attempt.
+        that of the open attempt.
     """
 
     open: Attempt | None = None

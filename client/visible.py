@@ -18,8 +18,8 @@ LINE_ENDS_MAX = 4
 SAME_MAX = 8
 """In arguments, longer runs of the same hidden character are counted."""
 
-# What Unicode lists neither as a separator nor as a control or format character, and draws nothing:
-# the other default ignorable characters, blank letters and symbols, joiners.
+# Characters that draw nothing, although Unicode lists them neither as separators nor as control or
+# format characters: the other default ignorable characters, blank letters and symbols, joiners.
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u2d7f\u3164\ufe00-\ufe0f\uffa0\ufffc"
     "\U0001107f\U00013441\U00013442\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
@@ -79,7 +79,8 @@ def clean(text: str) -> str:
 
 
 def settled(text: str) -> int:
-    """The number of characters of a streamed text that `clean` shows alike whatever follows."""
+    """How many characters at the start of a streamed text `clean` shows in the same way whatever
+    follows them."""
     found = _UNSETTLED.search(text)
     return len(text) if found is None else found.start()
 

@@ -14,8 +14,11 @@ from ..processors.fold.views import SessionViews
 
 
 class Waits(NamedTuple):
-    """Why a session waits; `text` is '' if unknown. `person`: whether a person has to act. `lacks`:
-    whether a worker with the session's agent must start."""
+    """Why a session waits; `text` is '' if unknown.
+
+    `person`: whether a person has to act.
+    `lacks`: whether a worker with the session's agent must start.
+    """
 
     text: str
     person: bool = False

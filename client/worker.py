@@ -49,10 +49,11 @@ def run_worker(
     `sys.exit(run_worker(...))`: 0 after a clean end, 1 after a failure that a restart may repair, 2
     if a restart would fail in the same way, 3 if the log is unavailable, 4 if the disk is full.
 
-    rolling_update: start even if the agents of the live workers differ from `agents`. web: the
-    address of /status, /metrics, /healthz and /readyz; port 0 means any free port. If the worker
-    cannot start, raises Refused, SettingsError, AgentsDiffer, StateDirTaken, TopicMissing or
-    LogUnreachable; outside of the main thread, RuntimeError.
+    rolling_update: start even if the agents of the live workers differ from `agents`.
+    web: the address of /status, /metrics, /healthz and /readyz; port 0 means any free port.
+
+    If the worker cannot start, raises Refused, SettingsError, AgentsDiffer, StateDirTaken,
+    TopicMissing or LogUnreachable. Outside of the main thread, raises RuntimeError.
     """
     agents = demand_agents(agents, "run_worker")
     if threading.current_thread() is not threading.main_thread():

@@ -104,8 +104,20 @@ def _prose(text: str) -> str:
         if paragraph.startswith("\b\n"):
             shown.append("```text\n" + paragraph.removeprefix("\b\n") + "\n```")
         else:
-            shown.append(" ".join(paragraph.split()).replace("<", "\\<"))
+            shown.append("\n".join(_items(paragraph)).replace("<", "\\<"))
     return "\n\n".join(shown)
+
+
+_ITEM = re.compile(r"`?(\w+)`?((?:, `?\w+`?)*): ")
+
+
+def _items(paragraph: str) -> list[str]:
+    """A paragraph on one line, or as a Markdown list if its lines are items, "name: meaning"."""
+    lines = paragraph.split("\n")
+    if not all(_ITEM.match(line) or line.startswith("    ") for line in lines):
+        return [" ".join(paragraph.split())]
+    items = re.sub(r"\n {4,}", " ", paragraph).split("\n")
+    return [f"- {item}" for item in items]
 
 
 def _cell(text: str) -> str:
@@ -120,7 +132,7 @@ NOT_CONSTRUCTED = {
 OF_THE_PACKAGE = {
     "AgentRun": ("continue_for", "aclose", "close", "demand_complete"),
     "ModelRequest": ("of",),
-    "Reply": ("offer", "pump", "poll_answer", "no_answer_yet"),
+    "Reply": ("offer", "pump", "poll_answer", "no_answer_yet", "settle"),
     "Session": ("fold",),
     "Stream": ("offer", "pump", "take", "is_idle"),
 }

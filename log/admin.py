@@ -56,7 +56,7 @@ _CLOSED = (
 
 
 class _NotYet(LogUnreachable):
-    """A cluster that answers, but not this request yet; it may be retried at once."""
+    """The cluster responds, but cannot answer this request yet. It may be retried at once."""
 
 
 class Cluster:
@@ -118,7 +118,7 @@ class Cluster:
                     ) from error
                 raise self._meaning(what, error) from error
             except TimeoutError as error:
-                self._admin.poll(0)  # `_note` is called in here only
+                self._admin.poll(0)  # only this call lets the client call `_note`
                 waited = time.monotonic() - began
                 bound = min(_REFUSED_S, self._timeout_s) if self._refused else self._timeout_s
                 # The request times out by itself; the extra second is for a client that hangs.
@@ -275,7 +275,7 @@ class Cluster:
     def _reassignment(
         self, short: Sequence[tuple[TopicSpec, Mapping[int, Sequence[int]]]]
     ) -> Iterator[Replicas]:
-        """Where the replicas of topics that have too few of them can be."""
+        """The brokers that can take further replicas, for topics with too few."""
         brokers = self.brokers()
         for spec, replicas in short:
             for partition, to in reassigned(replicas, brokers, spec.replication.factor).items():

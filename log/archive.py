@@ -62,7 +62,7 @@ Part = ArchivedSession | OtherRecords
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """Where every record of a partition before the offset `upto` is.
+    """Names the files that have the records of a partition before the offset `upto`.
 
     sha256: of this manifest with an empty `sha256`, as compact JSON.
     """
@@ -178,8 +178,8 @@ class Archive:
     ) -> Iterator[Record]:
         """The records from `start` to `end` (excluded), in offset order.
 
-        keys: only the bundles of these sessions are read, and all other records. In memory are the
-        sessions that overlap each other at the current offset.
+        keys: only the bundles of these sessions are read, and all other records. Only the sessions
+            that overlap at the current offset are in memory.
         """
         parts: list[tuple[int, int, Part]] = []
         for part in manifest.parts:
@@ -210,7 +210,8 @@ class Archive:
             return [record for record in self.bundle(part).records if record.key == key]
         found = []
         for record in self._others(partition, part):
-            session = sessions.get(record.key)  # one that was opened later
+            # A session of this id may have been opened later, so compare the offsets too.
+            session = sessions.get(record.key)
             if session is None or not session.first <= record.offset < session.end:
                 found.append(record)
         return found

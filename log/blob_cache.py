@@ -15,7 +15,8 @@ from typing import NamedTuple
 from .durable_files import delete_leftovers
 
 CHECK_SHARE = 16
-"""The files are counted after each CHECK_SHARE-th part of the limit that a process has added."""
+"""A process counts the bytes of all files again whenever it has added this fraction (1/16) of the
+limit."""
 
 KEPT_SHARE = 0.75
 """The share of the limit that remains after a deletion, so that several processes stay below it."""

@@ -29,7 +29,7 @@ from .settings import Settings
 
 INLINE_BYTES_MAX = 64 * 1024  # larger content becomes a blob, so that events stay small
 DELETION_S_MAX = 60.0
-"""A collector of garbage does not delete a blob later than this after it marked it, and a mark that
+"""How long after it marked a blob a garbage collector may still delete it, in seconds. A mark that
 is twice as old belongs to a process that died."""
 
 _MARKS = "deleting/"
@@ -73,8 +73,8 @@ class Stored(NamedTuple):
 
 
 class BlobFiles(DirectoryObjects):
-    """A directory of blobs. Other than in any directory of objects, a file that has the bytes
-    already is not written again, and symbolic links are not followed.
+    """A directory of blobs. Unlike DirectoryObjects, it does not write a file again that has the
+    same bytes, and it does not follow symbolic links.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -116,7 +116,9 @@ class BlobStore:
     def __init__(
         self, place: "Path | str | BlobFiles | RemoteObjects", cache: BlobCache | None = None
     ) -> None:
-        """place: a directory, or the objects. cache: holds copies of blobs that were read."""
+        """The store in a directory, or in the objects `place`. The cache has copies of blobs that
+        were read.
+        """
         self._objects = BlobFiles(Path(place)) if isinstance(place, Path | str) else place
         self._cache = cache
 
@@ -143,7 +145,7 @@ class BlobStore:
         name = sha256(data).hexdigest()
         try:
             self._objects.put(_key(name), [data])
-            while self._is_deleted_soon(name):  # by a collector that took it for old
+            while self._is_deleted_soon(name):  # a collector saw only the old blob
                 time.sleep(_MARK_POLL_S)
                 self._objects.put(_key(name), [data])
         except ObjectsAway as error:
@@ -232,8 +234,8 @@ class BlobStore:
 
         Safe beside `put` of the same bytes: the mark is set before the blob's age is checked, and
         removed after the blob is deleted; `put` looks for the mark after it has stored the blob,
-        and for the blob after that. So this sees that the blob is young, or `put` sees the mark, or
-        `put` sees that the blob was deleted; then `put` stores the blob again.
+        and for the blob after that. So either this method sees that the blob is young, or `put`
+        sees the mark or the deletion, and stores the blob again.
         """
         mark = f"{_MARKS}{name}"
         with self._guarded():
@@ -255,7 +257,7 @@ class BlobStore:
         blob = self._objects.find(_key(name))  # in this order, see `delete_unless_young`
         if blob is None:
             return True
-        # Both times are of the store's clock.
+        # The store's clock gives both times.
         return mark is not None and mark.stored_at > blob.stored_at - 2 * DELETION_S_MAX
 
     # -- errors ------------------------------------------------------------------------------------
@@ -277,7 +279,8 @@ class BlobStore:
         _warn_once(f"blob store {self.place}: {error}")
         return BlobsAway(
             f"{what}, because the blob store is away: {error}. Nothing is lost. Start the store, "
-            "or correct its URL and its credentials; what needs it waits and continues by itself."
+            "or correct its URL and its credentials; work that needs it waits, and continues by "
+            "itself."
         )
 
     @contextlib.contextmanager

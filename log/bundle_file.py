@@ -50,10 +50,12 @@ class Blob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Describes the contents of a bundle. `end`: the offset after its last record. `views`,
-    `requests`: the SHA-256 of each view by its name, and of each request by TURN.STEP. `folds`,
-    `builder`: the versions of the folds and of the request builder that these hashes were made
-    with.
+    """Describes the contents of a bundle.
+
+    `end`: the offset after its last record.
+    `views`, `requests`: the SHA-256 of each view by its name, and of each request by TURN.STEP.
+    `folds`, `builder`: the versions of the folds and of the request builder that these hashes were
+        made with.
     """
 
     format: str
@@ -113,7 +115,8 @@ def write_bundle(
 ) -> None:
     """Write a bundle.
 
-    `records`: a file with a line for each record. `blobs`: (sha256, bytes), sorted.
+    `records`: a file with a line for each record.
+    `blobs`: (sha256, bytes), sorted.
     """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         with archive.open(_member(RECORDS), "w", force_zip64=True) as member:

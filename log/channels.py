@@ -42,9 +42,11 @@ def is_text(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """One webhook. secret: None if its variable is not set in this process. networks: the private
-    networks, such as 10.1.2.0/24, that may contain the webhook's address; if there are none, the
-    address must be public.
+    """One webhook.
+
+    secret: None if its variable is not set in this process.
+    networks: the private networks, such as 10.1.2.0/24, that may contain the webhook's address; if
+        there are none, the address must be public.
     """
 
     name: str

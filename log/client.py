@@ -132,12 +132,13 @@ TRANSIENT = frozenset(
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Errors with which a cluster answers for a short time after a topic was created or a broker
-stopped or started: a leader is elected, a coordinator reads its groups.
+"""Errors that soon pass. They occur after a topic was created, or a broker stopped or started,
+while a leader is elected or a coordinator reads its groups.
 """
 
 SECRET_CHARS_MIN = 4
-"""A shorter value of a property may occur in any message, and is no secret."""
+"""Shorter values of properties stay in messages: they are no secrets, and common words contain
+them."""
 
 _QUIET_S = 10.0
 """The interval in seconds in which each kind of line is logged once; without a broker, a client

@@ -112,10 +112,10 @@ class GroupReader(Reader, Protocol):
     `poll` calls `on_revoked(partitions)` for partitions that were revoked or lost without notice,
     then `on_assigned(partitions)`, which returns the start offset of each new partition. Records of
     a partition come only while it is assigned. If `on_assigned` raises LogUnreachable, the reader
-    calls `on_revoked` with the same partitions, some of which may be unopened, and joins again;
-    `poll` does not catch the other exceptions that a callback raises, AccessDenied among them.
-    `poll` raises Fenced when another process has taken this instance id. An outage of the brokers
-    never ends the reader: if the group evicts it meanwhile, it joins again.
+    calls `on_revoked` with the same partitions, some of which may be unopened, and joins again.
+    `poll` raises every other exception of a callback, including AccessDenied. `poll` raises Fenced
+    when another process has taken this instance id. An outage of the brokers never ends the reader:
+    if the group evicts it meanwhile, it joins again.
     """
 
     def rejoin(self, why: str) -> None:
@@ -146,7 +146,7 @@ class Difference:
 
 
 class Replicas(NamedTuple):
-    """The brokers that shall have a partition; the first of them is preferred as leader."""
+    """The brokers that should have a partition; the first of them is preferred as leader."""
 
     topic: str
     partition: int
@@ -176,8 +176,8 @@ class Behind(NamedTuple):
 class TopicReport:
     """The result of applying or checking topics, by full name. Existing topics never change.
 
-    reassignment: where the replicas of partitions with too few of them can be; empty if the cluster
-    has too few brokers.
+    reassignment: the brokers for partitions that have too few replicas; empty if the cluster has
+        too few brokers.
     """
 
     created: tuple[str, ...] = ()
@@ -258,8 +258,8 @@ class Log(Protocol):
         """
 
     def prefixes(self) -> list[str]:
-        """The topic prefixes of every installation on the cluster, with this one. Those whose
-        topics this client may not see are left out. Raises LogUnreachable.
+        """The topic prefixes of every installation on the cluster, including this one.
+        Installations whose topics this client may not see are left out. Raises LogUnreachable.
         """
 
     def partitions(self, topic: str) -> int:
@@ -318,7 +318,7 @@ def compare(
     for what, want in spec.properties().items():
         have = properties.get(what, "unset")
         if not _is_met(what, want, have):
-            # An operator may keep notices for another time than foldlog would.
+            # An operator may choose another retention for notices.
             expires = what == "retention.ms" and spec.retention_ms != FOREVER_MS
             found.append(Difference(name, what, want, have, wanted.required and not expires))
     return found

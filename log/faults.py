@@ -28,9 +28,10 @@ class Fate:
     """The outcome of one append.
 
     delay_ms: how much later the record reaches the log. The producer's later records for the same
-    partition wait for it, as in Kafka. The record is stored even if the producer is killed first.
-    copies: how often the record is stored (0: never). ack: if False, `on_delivery` gets an
-    AppendError.
+        partition wait for it, as in Kafka. The record is stored even if the producer is killed
+        first.
+    copies: how often the record is stored (0: never).
+    ack: if False, `on_delivery` gets an AppendError.
     """
 
     delay_ms: int = 0

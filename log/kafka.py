@@ -237,8 +237,8 @@ def _partition(message: Message | None) -> int | None:
 class KafkaLog:
     """See `door.Log`. It connects on first use.
 
-    linger_ms: how long a producer waits to fill a batch, 0 to 5. timeout_s: how long a request to
-    the cluster may take before it raises LogUnreachable.
+    linger_ms: how long a producer waits to fill a batch, 0 to 5.
+    timeout_s: how long a request to the cluster may take before it raises LogUnreachable.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class KafkaLog:
     def reader(
         self, topic: str, start: Mapping[int, int], *, keys: Collection[bytes] | None = None
     ) -> KafkaReader:
-        del keys  # a broker cannot leave out any record
+        del keys  # a broker cannot filter records by key
         # The client would wait for a missing topic forever, without an error.
         self._demand(topic, start)
         properties = reader_properties(self._common, self._prefix + "foldlog-readers")

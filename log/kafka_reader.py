@@ -201,14 +201,15 @@ class KafkaGroupReader(KafkaReader):
         on_revoked: OnRevoked,
         ask: Callable[[], object],
     ) -> None:
-        """ask: a request to the cluster, which raises LogUnreachable if no broker answers. Not one
-        of this reader's client, which may be the only one that finds no broker."""
+        """ask: sends a request to the cluster, and raises LogUnreachable if no broker answers. It
+        uses another client than the reader, whose client may be the only one that finds no
+        broker."""
         super().__init__(properties, prefix, topic)
         self._on_assigned, self._on_revoked, self._ask = on_assigned, on_revoked, ask
         self._joined = self._closing = self._out = self._unopened = False
         self._answered_since_s: float | None = None
-        """The time at which a check of this evicted member first found that a broker responds, if
-        every later check found the same; else None.
+        """Since when every check by this evicted member has found a broker; None if the last check
+        found none.
         """
         self._check_at_s = 0.0
 

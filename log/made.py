@@ -63,8 +63,8 @@ class LogMoved(TopicMismatch):
 class Facts(NamedTuple):
     """The recorded facts of a log.
 
-    partitions: the number of partitions at creation, or None if no number was recorded. moved_to:
-    the topic prefix of the log to which the sessions were moved, or None.
+    partitions: the number of partitions at creation, or None if no number was recorded.
+    moved_to: the topic prefix of the log to which the sessions were moved, or None.
     """
 
     partitions: int | None = None

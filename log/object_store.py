@@ -48,7 +48,7 @@ PIECE_BYTES = 8 * 1024 * 1024
 """Larger objects are written in parts and read in ranges of this size."""
 
 RENEW_AGE_S = 900.0
-"""An object that is younger is not renewed. Garbage is at least an hour old."""
+"""`renew` leaves a younger object unchanged, because garbage is at least an hour old."""
 
 _NO_BUCKET = "its bucket or container does not exist"
 _PROBE = "probe"  # the prefix that a probe lists; no such object exists
@@ -125,7 +125,7 @@ class RemoteObjects:
             return bytes(await asyncio.wait_for(found.bytes_async(), limit_s))
 
         try:
-            data: bytes = self._run(whole, PIECE_BYTES * 8)  # the limit above is the strict one
+            data: bytes = self._run(whole, PIECE_BYTES * 8)  # `whole` has a stricter limit
             return data
         except FileNotFoundError:
             self.demand_there()

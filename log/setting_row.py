@@ -27,10 +27,15 @@ class Row(NamedTuple):
     """How a setting is read. Its name, type, default and meaning are those of its field.
 
     variables: the first one that is set and not empty is used; if none is given here, the name of
-    the setting after FOLDLOG_. bounds: of a whole number. words: the only values. test: what a
-    value must pass, with `rule` for users. convert: the last step, (value, source) to the
-    setting's type. is_file: a relative path in `foldlog.toml` begins at that file. is_path: the
-    value becomes a Path. is_secret: never shown. can_be_empty: an empty value is a value.
+        the setting after FOLDLOG_.
+    bounds: of a whole number.
+    words: the only values.
+    test: what a value must pass, with `rule` for users.
+    convert: the last step, (value, source) to the setting's type.
+    is_file: a relative path in `foldlog.toml` begins at that file.
+    is_path: the value becomes a Path.
+    is_secret: never shown.
+    can_be_empty: an empty value is a value.
     demands_value: an empty variable is an error, not ignored.
     """
 

@@ -57,8 +57,10 @@ def id_from(*parts: str | int | None) -> str:
 class MemoryWriter:
     """Writes memory, preferences and todos. May be used from several threads.
 
-    `user`: the acting user, unless a call names another. `writer`: the role that writes (producer:
-    a person or a program; tools: an agent; background: extraction).
+    `user`: the acting user, unless a call names another.
+    `writer`: the role that writes: producer (a person or a program), tools (an agent), or
+        background (extraction).
+
     Each method raises Invalid before producing, NotWritten when no broker answers within `ack_s`
     seconds, TopicMissing, or LogBusy.
     """

@@ -1,5 +1,5 @@
-"""The options of commands. Functions pass them on by these types. What a person types is read by
-one description, from the command line, the gateway's JSON and the other protocols.
+"""The options of commands. Functions pass options on with these types. An `Option` reads what a
+person gives on the command line, in the gateway's JSON or in another protocol.
 """
 
 from collections.abc import Mapping, Sequence

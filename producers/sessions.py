@@ -89,8 +89,10 @@ class Sessions:
 
     Each method raises Invalid before producing, Unacknowledged when no broker answers within
     `ack_s` seconds, TopicMissing, RecordTooLarge, or BlobError. `user` defaults to the user of the
-    settings. `brief`: for a process that writes little and ends; see `door.Log.producer`. `origin`:
-    the origin to record if ORIGIN is not set (recorded.py).
+    settings.
+
+    `brief`: for a process that writes little and ends; see `door.Log.producer`.
+    `origin`: the origin to record if ORIGIN is not set (recorded.py).
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class Sessions:
         """Send a message: a text, or a list of content blocks. Large content is stored as a blob.
 
         attach: images and PDFs, which are placed before the content; with them, the text may be
-        empty.
+            empty.
         before: called after validation, right before the event is written.
         """
         checks.an_id("session_id", session_id)

@@ -13,8 +13,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..client.contents import plain
 from ..client.follow import Follow
+from ..client.printable import plain
 from ..log.blobs import open_blobs
 from ..log.door import Log
 from ..log.errors import Corrupt

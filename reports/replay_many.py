@@ -38,7 +38,10 @@ Progress = Callable[[int, int], None]
 
 
 class Job(NamedTuple):
-    """A job for one partition. `what`: HASH, VERIFY or INTO. `end`: the offset to stop before.
+    """A job for one partition.
+
+    `what`: HASH, VERIFY or INTO.
+    `end`: the offset to stop before.
     `state_dir`: the directory in which an INTO job writes the new store.
     """
 

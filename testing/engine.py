@@ -46,7 +46,7 @@ API_KEY = "the-key-of-a-scripted-model"
 """The server accepts any key. In error texts a key is replaced by ***, so it must not be a word
 that such texts contain.
 """
-ASKED_AGAIN = "T6"  # its reconciler: when is known to the worker only
+ASKED_AGAIN = "T6"  # only a worker knows when it asks the reconciler early
 FOR_A_PERSON = ("T2w",)
 """The rows of WAKE that wait for a person. Time is never advanced to the end of such a wait."""
 
@@ -61,9 +61,11 @@ class Crash(BaseException):
 class Engine:
     """One worker on one partition.
 
-    `model_url`: the address of a Messages API. `agents`: the agents that the next worker serves,
-    after a restart. `crashes`: by event type, after how many further records of the type the worker
-    crashes. `effects`: the effects of the running worker. `queue`: effects that have not run yet.
+    `model_url`: the address of a Messages API.
+    `agents`: the agents that the next worker serves, after a restart.
+    `crashes`: by event type, after how many further records of the type the worker crashes.
+    `effects`: the effects of the running worker.
+    `queue`: effects that have not run yet.
     `log_lines`: the lines that workers logged.
     """
 
@@ -130,8 +132,8 @@ class Engine:
         self._start()
 
     def crash_if_due(self, event: str) -> None:
-        """Crash if `crashes` asks for it: the record just written is an event of this type, and the
-        last one before the crash."""
+        """Crash if `crashes` says that the event just written, of this type, is the last one before
+        the crash."""
         if self.crashes[event]:
             self.crashes[event] -= 1
             if not self.crashes[event]:

@@ -43,9 +43,13 @@ class MakeRun:
         """A run of these agents. The first agent answers in the session of the run.
 
         script: the model's answers in order; a string stands for an answer that consists of this
-        text. user: the user who acts. session_id: by default `test`, and `test-2`, `test-3` ... for
-        further runs of one test, so that their idempotency keys differ. Runs of two tests have the
-        same ids and idempotency keys, so each test must create its own fakes, such as a fake bank.
+            text.
+        user: the user who acts.
+        session_id: by default `test`, and `test-2`, `test-3` ... for further runs of one test, so
+            that their idempotency keys differ.
+
+        Runs of two tests have the same ids and idempotency keys, so each test must create its own
+        fakes, such as a fake bank.
         """
         from .run import AgentRun
 

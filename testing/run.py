@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from ..client.aio import same_parameters
 from ..client.connection import Connection
 from ..client.events import SessionEvent, ToolFinished, demand_event_class
-from ..client.inside import ModelRequest, SessionState
 from ..client.outcomes import Answer
 from ..client.session import Reply, ReplyEnded, Session, answer_later
+from ..client.session_state import ModelRequest, SessionState
 from ..client.worker import demand_agents
 from ..local.messages_api import ScriptedServer
 from ..log.door import Log
@@ -68,8 +68,10 @@ class AgentRun:
     """One session of an agent. The fixture `foldlog_agent` creates it.
 
     The worker runs only while a test awaits a reply, `settle` or `advance`, or in a block of
-    `working`. `session`: the session, for everything that the run has no method for. `user`: the
-    user who acts.
+    `working`.
+
+    `session`: the session, for everything that the run has no method for.
+    `user`: the user who acts.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..client.contents import blocks_of, whole
+from ..client.printable import blocks_of, whole
 from ..local.messages_api import FAULTS, Reply, Request, text, thinking, tool_use
 from ..log.bundle_file import read_bundle
 from ..log.errors import Refused

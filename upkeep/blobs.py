@@ -3,7 +3,7 @@
 `verify` decodes events to find the blobs that they name. `collect` must not miss a name, so it
 searches raw bytes for anything that looks like one: in every topic of every installation on the
 cluster, in the archive, and in the blobs that remain (a message in a blob may name an attachment, a
-seed has the records of a parent). Snapshots have only what events have.
+seed has the records of a parent). Snapshots name no blob that events do not name.
 """
 
 import re
@@ -49,7 +49,10 @@ class Named(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A blob that cannot be read. what: `missing` or `damaged`. named: None if no event names it.
+    """A blob that cannot be read.
+
+    what: `missing` or `damaged`.
+    named: None if no event names it.
     """
 
     sha256: str
@@ -59,7 +62,11 @@ class Problem(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The result of `verify`. named: blobs that events name; stored: blobs in the store."""
+    """The result of `verify`.
+
+    named: blobs that events name.
+    stored: blobs in the store.
+    """
 
     named: int
     stored: int
@@ -68,8 +75,10 @@ class Verified(NamedTuple):
 
 
 class Collected(NamedTuple):
-    """The result of `collect`. garbage: blobs that nothing names; young: blobs that were stored too
-    recently to be deleted, named or not.
+    """The result of `collect`.
+
+    garbage: blobs that nothing names.
+    young: blobs that were stored too recently to be deleted, named or not.
     """
 
     stored: int
@@ -194,8 +203,8 @@ def _with_named_in_blobs(
     old: set[str],
     progress: Progress,
 ) -> set[str]:
-    """The blobs that must stay, and those that they name, and so on. Stops as soon as every old
-    blob is named.
+    """The blobs that must stay, with the blobs that these name, directly or through other blobs.
+    Stops as soon as every old blob is named.
     """
     there, kept, unread = set(stored), set(roots), sorted(roots)
     done = 0
@@ -208,8 +217,8 @@ def _with_named_in_blobs(
             continue
         except BlobCorrupt as error:
             raise BlobError(
-                f"{error} What it names is unknown, so nothing was deleted. See `foldlog blobs "
-                "verify`."
+                f"{error} The blobs that it names are unknown, so nothing was deleted. See "
+                "`foldlog blobs verify`."
             ) from error
         kept |= found
         unread += sorted(found)
@@ -237,8 +246,8 @@ def _named_in_log(log: Log) -> set[str]:
 
 
 def _names_in(chunks: Iterable[bytes]) -> set[str]:
-    """Every 64 hexadecimal digits in a row. In more than 64, each place counts, because a name may
-    be followed by a byte that looks like a digit.
+    """Every run of 64 hexadecimal digits, also inside a longer run, because a name may be followed
+    by a byte that looks like a digit.
     """
     named, rest = set[str](), b""
     for chunk in chunks:

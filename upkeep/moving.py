@@ -56,9 +56,10 @@ def move(
 ) -> Moved:
     """Move all sessions; run it again to continue an interrupted move.
 
-    settings: the settings of the new log; both logs share the blobs. close_turns: whether to move
-    sessions with an open turn or a doubt too. Raises CanNotMove, LogMoved, TopicMismatch,
-    LogUnreachable.
+    settings: the settings of the new log; both logs share the blobs.
+    close_turns: whether to move sessions with an open turn or a doubt too.
+
+    Raises CanNotMove, LogMoved, TopicMismatch, LogUnreachable.
     """
     moved_to = facts_of(old).moved_to
     if moved_to not in (None, settings.topic_prefix):

@@ -57,16 +57,16 @@ NOTHING = "Nothing was deleted"
 MAY_BE_ARCHIVED = ("idle", "terminated")
 WHY = {
     "frozen": "it is frozen",
-    "doubt": "a call of it is in doubt",
-    "asks": "a call of it waits for approval",
-    "busy": "a turn of it is open",
+    "doubt": "one of its calls is in doubt",
+    "asks": "one of its calls waits for approval",
+    "busy": "it has an open turn",
 }
 """Why a session with this status stays in the log."""
 
 
 class HeldBy(NamedTuple):
-    """What the trim point lies before: a session, or '' for records of none. `offset`: its first
-    record that is in the log."""
+    """What keeps the trim point from moving on: a session, or '' for a record of no session.
+    `offset`: the first of its records in the log."""
 
     offset: int
     session_id: str
@@ -84,8 +84,8 @@ class Planned(NamedTuple):
 class Plan(NamedTuple):
     """What can be deleted of a partition: the records from `first` to `trim_to` (excluded).
 
-    sessions: those with such records. held_by: what the trim point lies before; None if it is the
-    end of the partition.
+    sessions: those with such records.
+    held_by: what keeps the trim point from moving on; None at the end of the partition.
     """
 
     partition: int
@@ -97,7 +97,7 @@ class Plan(NamedTuple):
 
 
 class Retained(NamedTuple):
-    """What was deleted of a partition. bytes: of the files that its new bundles needed."""
+    """What was deleted of a partition. bytes: the size of the files of its new bundles."""
 
     plan: Plan
     bytes: int
@@ -112,9 +112,12 @@ class _InLog:
 
 
 class Retention:
-    """Archives and deletes the records of one log. Opens with the check that writers get.
+    """Archives and deletes the records of one log. Its constructor makes the check that writers
+    make.
 
-    before_ms: only sessions whose last record is older are archived, Unix ms. read: reads blobs.
+    before_ms: only sessions whose last record is older are archived, Unix ms.
+    read: reads blobs.
+
     Raises LogGrown, LogMoved, LogUnreachable.
     """
 
@@ -311,7 +314,7 @@ class Retention:
         found = self._archive.covering(self._id, plan.partition, plan.first)
         if found is None:
             raise LogCut(plan.partition, 0, plan.first)
-        # A manifest may reach further than the log was deleted.
+        # A manifest may cover records that are still in the log.
         sessions = [replace(s, end=min(s.end, plan.first)) for s in found.sessions]
         others = [replace(o, end=min(o.end, plan.first)) for o in found.others]
         return replace(
@@ -321,8 +324,8 @@ class Retention:
         )
 
     def _demand_same(self, plan: Plan) -> None:
-        """Compare the archive, as every reader will find it, with the log, and what was archived
-        again with what was archived before. Raises Refused, ArchiveDamaged."""
+        """Compare the archive, read as every reader reads it, with the log; and compare records
+        that were archived twice. Raises Refused, ArchiveDamaged."""
         manifest = self._archive.covering(self._id, plan.partition, plan.trim_to)
         assert manifest is not None, "it was just stored"
         old, keys = self._archived_before(plan), {s.session_id.encode() for s in plan.sessions}
@@ -350,7 +353,7 @@ def why_not(views: SessionViews) -> str | None:
 
 
 def _held(plan: Plan, by: HeldBy) -> Plan:
-    """The plan with an earlier trim point; what was bundled in vain becomes garbage."""
+    """The plan with an earlier trim point. Bundles that are then not needed become garbage."""
     left = tuple(each for each in plan.sessions if each.first < by.offset)
     return plan._replace(trim_to=by.offset, sessions=left, held_by=by)
 

@@ -27,9 +27,12 @@ from ..schemas.topics import SESSION_EVENTS
 
 
 class Listed(NamedTuple):
-    """A snapshot of this log. behind: the number of records in the partition after the snapshot.
-    why_not: the reason why this version cannot load the snapshot, or ''. created_at (Unix ms),
-    bytes: 0 if the snapshot's manifest is unreadable.
+    """A snapshot of this log.
+
+    behind: the number of records in the partition after the snapshot.
+    created_at: Unix ms; 0 if the snapshot's manifest is unreadable.
+    bytes: the size of its files; 0 if the snapshot's manifest is unreadable.
+    why_not: the reason why this version cannot load the snapshot, or ''.
     """
 
     partition: int

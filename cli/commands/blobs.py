@@ -58,8 +58,8 @@ def verify_command(edge: Edge, as_json: bool) -> int | None:
 @click.option("--delete", is_flag=True, help="Delete them. Without it they are only counted.")
 @click.option("--grace-days", type=click.FloatRange(min=care.GRACE_S_MIN / DAY_S), default=7.0,
               show_default=True, metavar="DAYS",
-              help="Keep blobs that were stored more recently: an upload whose message is not sent "
-                   "yet is named by nothing.")
+              help="Keep blobs that were stored more recently: the message that will name an "
+                   "upload may not be sent yet.")
 @click.option("--force", is_flag=True,
               help="Continue even if the logs on this cluster name no blob of the store.")
 @json_option
@@ -81,7 +81,7 @@ def gc_command(edge: Edge, delete: bool, grace_days: float, force: bool, as_json
     if as_json:
         emit(found._asdict())
         return
-    what = f"{found.garbage:,} of {found.stored:,} blobs are named by nothing"
+    what = f"{found.garbage:,} of {found.stored:,} blobs are not named by any event"
     line(f"{what}, {found.garbage_bytes / MB:.1f} MB; {found.young:,} are too young to tell")
     if delete:
         line(f"{found.deleted:,} blobs deleted")

@@ -145,10 +145,10 @@ class Chat:
         return True
 
     def _watch(self) -> Watch:
-        """While the person types, show above the prompt what other clients do in the session, until
-        a turn begins that must be shown first."""
+        """While the person types, show above the prompt what other clients do in the session. Ends
+        the prompt when a turn begins."""
         if self.views.turn.open:
-            return Watch()  # a person who left it is shown the rest later
+            return Watch()  # a turn that the person left with Ctrl-C is shown later
         return Watch(lambda: self.folded.poll(0), self._take, lambda: not self.views.turn.open)
 
     def _is_over(self) -> bool:
@@ -192,7 +192,7 @@ class Chat:
 
     def _take(self, step: FoldedEvent) -> None:
         """Show one event."""
-        self._patience.heard(step)
+        self._patience.note_event(step)
         self.meter.take(step)
         self._viewer, things = see(self._viewer, step, self.client.read_blob)
         for shown in things:
@@ -268,11 +268,11 @@ class Chat:
                     self.screen.remark("the turn is still ending; the rest is shown later")
                     return
                 self._cancel()
-                cancelled = True  # even if refused (terminated session): the next Ctrl-C returns
+                cancelled = True  # also if the cancel is refused: the next Ctrl-C returns
             if not self._ask_person():
                 return
             if self.views.turn.open:
-                self._patience.look(self.views, self.folded.holders)
+                self._patience.report_if_due(self.views, self.folded.holders)
 
     def _cancel(self) -> None:
         self.screen.remark(f"cancelling turn {self.views.turn.number}")

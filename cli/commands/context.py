@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...client.contents import plain
 from ...client.context_view import changes, context_json
+from ...client.printable import plain
 from ...client.show import known
 from ..edge import Edge, at_option, example, json_option, pass_edge
 from ..terminal.printing import brief, emit, line, note, table

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from ...client.calls import call_named
-from ...client.contents import shown, whole
 from ...client.outcomes import Decision
+from ...client.printable import shown, whole
 from ...client.visible import exact_json
 from ...processors.fold.grants import grant_text
 from ...producers.options import REMEMBER, Grant

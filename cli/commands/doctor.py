@@ -9,9 +9,9 @@ import click
 
 from ...log.errors import TopicMissing
 from ...log.made import facts_of, partitions_of
-from ...processors.store.clocks import SET_CLOCK, Reading, off_in_words
+from ...processors.store.clocks import Reading
 from ...processors.worker.same_agents import GROUP
-from ...schemas import codec, compiled
+from ...schemas import codec
 from ...schemas.memory_paths import USER, scope_of
 from ...upkeep.doctor import (
     agents as check_agents,
@@ -75,7 +75,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     log, settings = edge.log, edge.settings
     yield found(Code.BROKER_REACHABLE, cluster=log.identity())
     yield from check_blobs.blob_store(settings)
-    yield found(Code.DECODER, decoder=compiled.in_words(codec.uses_compiled()))
+    yield found(Code.DECODER, is_compiled=codec.uses_compiled())
     try:
         yield from checks.topics_as_wanted(log, edge.elsewhere)
         if facts_of(log).moved_to is not None:
@@ -125,7 +125,7 @@ def _worker(worker: WorkerInfo) -> Iterator[Finding]:
         )
         skew = Reading(0, status.get("clock_skew_ms", 0))
         if skew.is_off:
-            yield found(Code.CLOCK_OFF, state=off_in_words(skew.skew_ms), remedy=SET_CLOCK)
+            yield found(Code.CLOCK_OFF, skew_ms=skew.skew_ms)
         for number, held in status.get("partitions", {}).items():
             for session_id, why in held.get("stuck", {}).items():
                 yield found(

@@ -78,7 +78,8 @@ port_option = click.option(
 @origin_option
 @click.option("--per-address", type=click.IntRange(1), metavar="N",
               help="Connections that one address may have (default: half of all). Behind a proxy "
-                   "all clients share its address: allow it all, and let it limit its clients.")
+                   "all clients have its address: allow all connections, and let the proxy limit "
+                   "them.")
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="The directory of its cache of the log (default: below --home).")
 @click.option("--log-json", is_flag=True, help="Print log lines as JSON, one object per line.")
@@ -140,7 +141,7 @@ def child_gateway(
     edge: Edge, origins: Sequence[str] = (), port: int | None = None
 ) -> Iterator[Callable[[], None]]:
     """A gateway process of the same installation, which ends with the block or with this process.
-    Yields a function that lets it end earlier, and does not wait.
+    Yields a function that makes the gateway end earlier, and returns at once.
     """
     arguments = child_arguments(edge.flags, origins, port)
     with restarting([sys.executable, "-m", "foldlog.cli", *arguments]) as end:
@@ -154,7 +155,7 @@ def restarting(
     """Run a process during a block, and restart it whenever it exits.
 
     At the end of the block the process's stdin is closed, which ends the process. Yields a function
-    that begins this end, and does not wait for it.
+    that closes the stdin earlier, and returns at once.
     """
     stop = threading.Event()
     first = _child(command)

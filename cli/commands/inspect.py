@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...client.contents import event_json, no_text, text_of_body
 from ...client.follow import Follow
+from ...client.printable import event_json, no_text, text_of_body
 from ...client.show import (
     VIEWS,
     known,
@@ -39,7 +39,7 @@ from .context import note_if_not_written, print_context
 from .decide import exactly
 from .replay_bundle import bundle_option
 from .run import agent_option, run_wake
-from .session_list import STATUSES, Moment, Wanted, listed, print_list
+from .session_list import STATUSES, TimeParam, Wanted, listed, print_list
 
 if TYPE_CHECKING:
     from ...client.session_fold import SessionFold
@@ -65,7 +65,7 @@ LEDGER_COLUMNS = "step attempt outcome model input read write_5m write_1h output
               help="Only sessions with this status; repeatable.")
 @click.option("--agent", "agents", multiple=True, metavar="NAME",
               help="Only sessions of this agent; repeatable.")
-@click.option("--since", "since_ms", type=Moment(), metavar="TIME",
+@click.option("--since", "since_ms", type=TimeParam(), metavar="TIME",
               help="Only sessions that changed since then: 30m, 2h, 3d, today, or a date.")
 @json_option
 @pass_edge
@@ -79,11 +79,19 @@ def sessions_command(
 ) -> None:
     """List the sessions.
 
-    The most recently changed come first. Status: idle, working (busy), waits for approval (asks),
-    call in doubt (doubt: a person must record the outcome), no worker (unserved: none loads its
-    agent), failed (its last turn), frozen, ended (terminated); --status takes the word in brackets.
-    time: what its turns took, without waits for people. cached: the share of the input cost that
-    prompt caching saved.
+    The most recently changed come first. The column `time` is the time that the turns took, without
+    waits for people; `cached` is the share of the input cost that prompt caching saved. --status
+    takes one of these words:
+
+    \b
+    idle        no turn runs
+    busy        a turn runs (shown as `working`)
+    asks        a call waits for approval
+    doubt       a person must record the outcome of a call
+    unserved    no worker loads the agent (shown as `no worker`)
+    failed      the last turn failed
+    frozen      a record cannot be read
+    terminated  the session was ended (shown as `ended`)
     """
     prices = edge.prices
     client = edge.client()
@@ -320,8 +328,10 @@ def _print_events(
     is_of_all: bool,
     before: Callable[[], None] = lambda: None,
 ) -> int:
-    """Print the events and return their number. is_of_all: whether to print the session of each
-    event. before: called before each line.
+    """Print the events and return their number.
+
+    is_of_all: whether to print the session of each event.
+    before: called before each line.
     """
     colours = has_styles(sys.stdout)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

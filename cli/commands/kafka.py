@@ -37,7 +37,7 @@ def start_broker(edge: Edge, brokers: int | None = None) -> str:
               help="How many brokers (default: 1, or as many as were started before). With three, "
               "each record is kept by three and acknowledged by two.")
 @click.option("--prepare", is_flag=True,
-              help="Only download what it needs, so that later starts are fast.")
+              help="Only download and prepare Kafka, so that later starts are fast.")
 @json_option
 @pass_edge
 def up_command(edge: Edge, brokers: str | None, prepare: bool, as_json: bool) -> None:
@@ -45,8 +45,8 @@ def up_command(edge: Edge, brokers: str | None, prepare: bool, as_json: bool) ->
 
     Starts a real Kafka on loopback, which keeps running after this command. The first start
     downloads its jars. A broker that runs already is reused; data is kept between runs. With
-    --brokers 3, three brokers replicate the log, to try what happens when one is killed: this
-    command starts it again. They need 0.5 GB of memory.
+    --brokers 3, three brokers replicate the log. Kill one to see what happens; this command starts
+    it again. They need 0.5 GB of memory.
     """
     if prepare:
         from ...local.kafka import prepare as prepare_local

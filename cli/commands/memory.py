@@ -29,7 +29,8 @@ from ..terminal.printing import emit, line, note
               help="The memory of this user (default: the login name).")
 @click.option("--project", metavar="PROJECT", help="The memory of this project.")
 @click.option("--dir", "directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
-              help="Write it to files there (default with --sync: below the home directory).")
+              help="Write the memory to files there (default with --sync: below the home "
+                   "directory).")
 @click.option("--sync", is_flag=True, help="Also write edits of the files to the log.")
 @json_option
 @pass_edge

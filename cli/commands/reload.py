@@ -32,8 +32,8 @@ from ..worker_info import worker_info
 OURS = tuple(file.parent for file in Path(__file__).parents[2].glob("*/__init__.py"))
 
 LOOK_S = 0.25
-"""Seconds between two checks of the files. A change counts when two checks find the same state,
-because an editor may write a file in steps.
+"""Seconds between two checks of the files. A change counts once two checks in a row find the same
+new state, because an editor may write a file in steps.
 """
 
 IMPORT_S = 60.0
@@ -50,7 +50,8 @@ Stamps = dict[str, tuple[int, int, int] | None]
 class Loaded(NamedTuple):
     """The result of importing the agents: the files to watch, and the agents' names or the error.
 
-    `trace`: the traceback's frames in the user's files. `error`: the reason.
+    `trace`: the traceback's frames in the user's files.
+    `error`: the reason.
     """
 
     files: tuple[str, ...]
@@ -169,11 +170,11 @@ class Reloader:
         names: Sequence[str],
         first: Loaded,
         state_dir: Path,
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         check: Callable[[Sequence[str]], Loaded] = load_elsewhere,
     ) -> None:
         self.wanted = threading.Event()
-        self._names, self._state_dir, self._say, self._check = names, state_dir, say, check
+        self._names, self._state_dir, self._report, self._check = names, state_dir, report, check
         self._agents = first.names
         self._stamps = stamps_of(first.files)
         self._stop = threading.Event()
@@ -210,11 +211,13 @@ class Reloader:
         self._stamps |= stamps_of(set(found.files) - set(self._stamps))
         if found.error:
             if found.trace:
-                self._say(found.trace)
-            self._say(f"{what}, and cannot be loaded: {found.error} The worker keeps running with "
-                      "the version before; save the file again to load it.")
+                self._report(found.trace)
+            self._report(
+                f"{what}, and cannot be loaded: {found.error} The worker keeps running with the "
+                "version before; save the file again to load it."
+            )
             return
-        self._say(f"{what}: replacing the worker")
+        self._report(f"{what}: replacing the worker")
         self._report_agents(found.names)
         self._drain()
         self.wanted.set()
@@ -224,10 +227,14 @@ class Reloader:
         new = [name for name in names if name not in self._agents]
         self._agents = names
         if new:
-            self._say(f"new: agent {', '.join(new)}; talk to it with foldlog chat --agent {new[0]}")
+            self._report(
+                f"new: agent {', '.join(new)}; talk to it with foldlog chat --agent {new[0]}"
+            )
         if gone:
-            self._say(f"gone: agent {', '.join(gone)}. Its sessions are kept and wait until an "
-                      "agent of that name is loaded")
+            self._report(
+                f"gone: agent {', '.join(gone)}. Its sessions are kept and wait until an agent of "
+                "that name is loaded"
+            )
 
     def _drain(self) -> None:
         """Wait until no tool runs, at most DRAIN_S seconds."""
@@ -235,8 +242,10 @@ class Reloader:
         while (number := tools_running(self._state_dir)) and time.monotonic() < until:
             if not is_reported:
                 is_reported = True
-                self._say(f"{number} tool{'s' * (number != 1)} still running: the worker is "
-                          f"replaced after that, or in {DRAIN_S:g} s")
+                self._report(
+                    f"{number} tool{'s' * (number != 1)} still running: the worker is replaced "
+                    f"after that, or in {DRAIN_S:g} s"
+                )
             if self._stop.wait(LOOK_S):
                 return
 

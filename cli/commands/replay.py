@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from ...client.contents import event_json
+from ...client.printable import event_json
 from ...client.show import UnknownSession
 from ...log.errors import Refused
 from ...log.made import partitions_of

@@ -11,7 +11,7 @@ from ...upkeep.retention import Plan, Retained, Retention
 from ..edge import Edge, example, json_option, pass_edge
 from ..terminal.printing import emit, line
 from ..terminal.progress import Bar
-from .session_list import Moment
+from .session_list import TimeParam
 
 MB = 1_000_000
 
@@ -19,7 +19,7 @@ MB = 1_000_000
 @click.command("retain", epilog=example(
     "foldlog retain --older-than 90d --dry-run", "foldlog retain --older-than 90d",
 ))
-@click.option("--older-than", "before_ms", type=Moment(), required=True, metavar="AGE",
+@click.option("--older-than", "before_ms", type=TimeParam(), required=True, metavar="AGE",
               help="Archive sessions without a record since then: 90d, 12w, or a date.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="NUMBER",
               help="Only of this partition.")

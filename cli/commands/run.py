@@ -182,8 +182,9 @@ def run_supervised(
     """Run a worker until SIGTERM or Ctrl-C, and replace it at once when it dies.
 
     reload: an event. When it is set, the worker is replaced by a worker that imports the agents
-    again. unreachable: called when a worker could not reach the log. ending: called when
-    the end begins.
+        again.
+    unreachable: called when a worker could not reach the log.
+    ending: called when the end begins.
     """
     from ...processors.worker import supervise
 
@@ -313,8 +314,8 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
 
 
 def restart_broker(edge: Edge) -> None:
-    """Start the local Kafka again if it died, as it does on a full disk. One that `foldlog down`
-    stopped stays stopped."""
+    """Start the local Kafka again if it died, as it does on a full disk. A broker that `foldlog
+    down` stopped stays stopped."""
     from ...local.kafka import BrokerError, Condition
 
     if edge.settings.bootstrap_servers is not None:

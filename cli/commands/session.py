@@ -11,7 +11,7 @@ import click
 
 from ...client.commands import DEFAULT_AGENT
 from ...client.gen_sent import note_sent
-from ...client.outcomes import ANSWER_S, Answer, CommandRefused, Decision, answer_of
+from ...client.outcomes import ANSWER_S, Answer, CommandRefused, Decision, NoAnswerYet
 from ...processors.fold.transitions import TRANSITIONS
 from ...producers.options import WHEN_BUSY, CancelOptions, MessageOptions
 from ...schemas.enums import CancelMode
@@ -60,7 +60,7 @@ def report(decision: Decision, text: str, as_json: bool, **more: Any) -> None:
 ))
 @click.argument("session")
 @click.argument("text", required=False)
-@click.option("--message-id", metavar="ID", help="Your id: sent twice, the message counts once.")
+@click.option("--message-id", metavar="ID", help="Your id: a repeated message counts once.")
 @click.option(
     "--attach", multiple=True, type=click.Path(dir_okay=False), metavar="FILE",
     help="An image or a PDF to send with it; repeatable.",
@@ -115,14 +115,28 @@ def send_command(
                      "a worker runs: start one with `foldlog worker` or `foldlog dev`.")
             return None
     assert message_id is not None
-    with Clock("waiting for the answer") as clock:
-        answer = answer_of(
-            talk.fold, message_id, read=client.read_blob, timeout_s=timeout_s, report=clock.note
-        )
+    answer = _wait_for_answer(talk, message_id, timeout_s)
     _print_answer(answer, as_json)
     sys.stdout.flush()
     note_sent(client.writer.producer, talk.fold.views, answer.turn, client.channel)
     return 1 if answer.reason == "failed" else None
+
+
+def _wait_for_answer(session: "Session", message_id: str, timeout_s: float) -> Answer:
+    from ...client.session import reply_from_now
+
+    try:
+        with Clock("waiting for the answer") as clock:
+            reply = reply_from_now(session, message_id)
+            return reply.answer(timeout_s=timeout_s, report=clock.note)
+    except NoAnswerYet as late:
+        reason = late.waits.text if late.waits.person or late.waits.lacks else ""
+        when = "that is settled" if reason else "a worker runs"
+        raise NoAnswerYet(
+            f"message {message_id} of session {session.id} is not answered yet"
+            f"{reason and f': {reason}'}. It is kept, and its turn continues when {when}. To wait "
+            f"again: foldlog send {session.id} --message-id {message_id} --wait"
+        ) from None
 
 
 def _place_of(decision: Decision, message_id: str) -> str:
@@ -178,7 +192,7 @@ def open_command(session: "Session", agent: str | None, as_json: bool) -> None:
 @click.option("--after-step", "mode", flag_value=CancelMode.AFTER_STEP.value,
               default=CancelMode.NOW.value, help="Stop when the running step and its tools end.")
 @click.option("--reason", default="", help="The reason, for people.")
-@click.option("--cancel-id", metavar="ID", help="Your id: sent twice, the cancel counts once.")
+@click.option("--cancel-id", metavar="ID", help="Your id: a repeated cancel counts once.")
 @on_session
 def cancel_command(
     session: "Session", as_json: bool, turn: int | None, seen_phase: str | None,
@@ -218,7 +232,7 @@ def terminate_command(session: "Session", reason: str, as_json: bool) -> None:
 @click.command("phase", epilog=example("foldlog phase s1 start_build"))
 @click.argument("session")
 @click.argument("trigger")
-@click.option("--command-id", metavar="ID", help="Your id: sent twice, the command counts once.")
+@click.option("--command-id", metavar="ID", help="Your id: a repeated command counts once.")
 @on_session
 def phase_command(
     session: "Session", trigger: str, command_id: str | None, as_json: bool
@@ -242,7 +256,7 @@ def phase_command(
 @click.command("lock", epilog=example("foldlog lock s1 my-project"))
 @click.argument("session")
 @click.argument("project")
-@click.option("--command-id", metavar="ID", help="Your id: sent twice, the command counts once.")
+@click.option("--command-id", metavar="ID", help="Your id: a repeated command counts once.")
 @on_session
 def lock_command(
     session: "Session", project: str, command_id: str | None, as_json: bool

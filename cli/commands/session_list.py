@@ -105,7 +105,7 @@ def listed(
             yield Listed(line, status, card.title, card.in_turns_ms, cost, views)
 
 
-class Moment(click.ParamType):
+class TimeParam(click.ParamType):
     """Parses a time to Unix ms: `2h` (ago), or a date with or without a time of day."""
 
     name = "time"

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from ...client.contents import shown
+from ...client.printable import shown
 from ...reports.exports.blocks import Contents
 from ...reports.exports.duck import BadQuery, Database, Result
 from ...reports.exports.table_files import write_tables

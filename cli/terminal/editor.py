@@ -69,9 +69,12 @@ def text_of(keys: Iterable[KeyPress]) -> str:
 
 
 class Editor:
-    """Reads messages, and answers to questions. `pasted`: whether the text that was read last
-    begins with a paste or has several lines, so that it is no command. `late`: what was typed for a
-    question that no longer waited."""
+    """Reads messages, and answers to questions.
+
+    `pasted`: whether the text that was read last begins with a paste or has several lines, so that
+        it is no command.
+    `late`: what was typed for a question that no longer waited.
+    """
 
     def __init__(self, stdin: TextIO, stdout: TextIO, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
@@ -94,8 +97,8 @@ class Editor:
                              enable_suspend=True, **more)
 
     def message(self, prompt: str, watch: Watch) -> str | None:
-        """The next message; '' if `watch` ends the wait: the text so far is kept for the next
-        prompt. None at the end of input. Raises KeyboardInterrupt."""
+        """The next message; None at the end of input. Returns '' if `watch` ends the wait; the text
+        so far is kept for the next prompt. Raises KeyboardInterrupt."""
         ahead, self._ahead = self._ahead, []
         draft, self._draft = self._draft, ""
         self.pasted &= bool(draft)
@@ -127,8 +130,8 @@ class Editor:
         return None if text is None else _valid(text).strip()
 
     def set_aside(self, answers: Iterable[str]) -> str:
-        """Keep what was typed so far for the next message: it answers no later question. One of
-        these answers is dropped instead, and returned."""
+        """Keep what was typed so far for the next message, because it answers no later question. If
+        it is one of `answers`, drop it and return it."""
         keys = self._unread()
         text = _valid(text_of(keys)).strip()
         if text.lower() in answers:

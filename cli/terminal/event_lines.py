@@ -8,7 +8,7 @@ import time
 from datetime import datetime
 from typing import Any
 
-from ...client.contents import text_of, type_of, whole
+from ...client.printable import text_of, type_of, whole
 from ...log.blobs import BlobError
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
@@ -48,8 +48,8 @@ def event_line(
 ) -> str:
     """One event as a line without characters that control a terminal, except for its own colours.
 
-    session: whether to print the session's id. width: the terminal's width; None if the output is
-    not a terminal.
+    session: whether to print the session's id.
+    width: the terminal's width; None if the output is not a terminal.
     """
     name = brief(type_of(entry))
     place = f"{entry.partition}:{entry.offset}".ljust(PLACE_WIDTH)

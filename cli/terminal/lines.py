@@ -49,8 +49,8 @@ class Lines:
             return line.rstrip("\r\n") if line else None
 
     def set_aside(self, answers: Iterable[str]) -> str:
-        """Keep what was typed before a question for the next message. Returns what was dropped:
-        one of the `answers`, which the person cannot mean."""
+        """Keep what was typed before a question for the next message. If it is one of the
+        `answers`, which the person cannot mean yet, drop it and return it."""
         return "" if self._editor is None else self._editor.set_aside(answers)
 
     def answer(self, question: str, watch: Watch) -> str | None:

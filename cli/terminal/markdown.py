@@ -1,9 +1,9 @@
 """Draws streaming Markdown on a terminal, with rich.
 
-A finished block is printed for good and scrolls away like any text. Of the block that still grows,
-only the rows that differ are drawn again, at most DRAWS_PER_S times a second, and only as far up as
-the window reaches. A link shows its address, so that people see what they would open. All text
-passes through `clean`.
+A finished block is printed for good and scrolls away like any text. While a block grows, only the
+rows that changed are drawn again: at most DRAWS_PER_S times a second, and only rows that are still
+in the window. A link shows its address, so that people see what they would open. All text passes
+through `clean`.
 """
 
 import os
@@ -177,6 +177,28 @@ class _Code(elements.CodeBlock):
         yield code
 
 
+class _Item(elements.ListItem):
+    """A list item whose number is followed by the mark of the Markdown text: `1.` or `1)`."""
+
+    mark = "."
+
+    @classmethod
+    def create(cls, markdown: elements.Markdown, token: Token) -> "_Item":
+        item = cls()
+        item.mark = token.markup
+        return item
+
+    def render_number(
+        self, console: Console, options: ConsoleOptions, number: int, last_number: int
+    ) -> RenderResult:
+        # Room for one digit more is room for the mark.
+        drawn = super().render_number(console, options, number, last_number * 10)
+        for place, segment in enumerate(drawn):
+            if place == 0 and isinstance(segment, Segment):
+                segment = Segment(f"{number}{self.mark} ".rjust(len(segment.text)), segment.style)
+            yield segment
+
+
 class _Table(elements.TableElement):
     """A table whose words are broken rather than cut in a narrow window."""
 
@@ -191,7 +213,7 @@ class _Table(elements.TableElement):
 class _Block(elements.Markdown):
     elements = {
         **elements.Markdown.elements, "heading_open": _Heading, "fence": _Code,
-        "code_block": _Code, "table_open": _Table,
+        "code_block": _Code, "table_open": _Table, "list_item_open": _Item,
     }
 
     def __init__(self, block: str) -> None:

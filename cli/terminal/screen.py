@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import click
 
-from ...client.contents import no_text, text_of_body, whole
+from ...client.printable import no_text, text_of_body, whole
 from ...client.transcript_stream import Dropped, LineAdded, Settled, Shown, Token
 from ...client.visible import settled
 from ...log.blobs import BlobError

@@ -53,8 +53,12 @@ class Interrupts:
 
 
 class Watch(NamedTuple):
-    """What happens while a prompt is open. poll: returns the new events. draw: draws one of them.
-    waits: whether the prompt still waits, after the event that `poll` returned last."""
+    """What happens while a prompt is open.
+
+    poll: returns the new events.
+    draw: draws one of them.
+    waits: whether the prompt still waits, after the event that `poll` returned last.
+    """
 
     poll: Callable[[], Iterable[Any]] = tuple
     draw: Callable[[Any], None] = print

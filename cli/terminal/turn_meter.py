@@ -27,14 +27,14 @@ class TurnMeter:
         self._people: dict[str, int] = {}  # since when each call waits for a person
         self._tools: dict[str, tuple[str, int, float]] = {}  # running: name, since when, our clock
         self._took: dict[str, int] = {}  # how many ms each ended call took
-        self._heard = time.monotonic()
+        self._last_event_s = time.monotonic()
 
     def take(self, step: FoldedEvent) -> None:
         """Count one event."""
         if not step.ruling.accepted:
             return
         at, event = step.entry.at, step.entry.event
-        self._heard = time.monotonic()
+        self._last_event_s = time.monotonic()
         turn = step.views.turn
         if turn.open and (turn.number != self._turn or not step.before.turn.open):
             self._turn, self._began_at = turn.number, at
@@ -76,8 +76,8 @@ class TurnMeter:
             parts = [f"{name} {now - since:.0f} s" for name, _, since in self._tools.values()
                      if now - since >= SHOWN_AFTER_S]
             return ", ".join(parts)
-        if self._model_at is not None and now - self._heard >= SHOWN_AFTER_S:
-            return f"waiting for the model {now - self._heard:.0f} s"
+        if self._model_at is not None and now - self._last_event_s >= SHOWN_AFTER_S:
+            return f"waiting for the model {now - self._last_event_s:.0f} s"
         return ""
 
     def summary(self, views: SessionViews, turn: int) -> str:

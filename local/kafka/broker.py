@@ -82,14 +82,18 @@ class BrokerStatus:
 class Broker:
     """The local Kafka of one directory.
 
-    `dir` keeps the data between runs, `cache_dir` has the jars of all brokers. `port` forces the
-    port for clients; the controller has the next one. Without `port`, the broker uses its last
-    port, or `preferred_port` at its first start; if another program has that port, the broker uses
-    any free pair. `properties` are added to the node's properties, `java_options` to the JVM's
-    options. `tied`: whether the broker ends with this process (Linux). `mirror` is the address of a
-    Maven repository to use instead of the public one. `env`: the environment of the broker
-    (default: that of this process). A broker of a cluster (`cluster.py`) has its own `node_id`, and
-    the client `ports` and the `cluster_id` of the cluster.
+    dir: keeps the data between runs.
+    cache_dir: has the jars of all brokers.
+    port: forces the port for clients; the controller has the next one. Without it, the broker uses
+        its last port, or `preferred_port` at its first start. If another program has that port, the
+        broker uses any free pair.
+    properties: are added to the node's properties, and `java_options` to the JVM's options.
+    tied: whether the broker ends with this process (Linux).
+    mirror: the address of a Maven repository to use instead of the public one.
+    env: the environment of the broker (default: that of this process).
+
+    A broker of a cluster (`cluster.py`) has its own `node_id`, and the client `ports` and the
+    `cluster_id` of the cluster.
     """
 
     dir: Path

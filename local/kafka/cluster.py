@@ -64,9 +64,11 @@ class ClusterStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerCluster:
-    """The local Kafka of one directory, with `size` brokers. The other arguments are those of
-    `Broker`. The ports are chosen at the first start, from `preferred_port` on if they are free,
-    and again when another program has one of them and no broker runs."""
+    """The local Kafka of one directory, with `size` brokers.
+
+    The other arguments are those of `Broker`. The ports are chosen at the first start, beginning at
+    `preferred_port`. They are chosen again if another program has one of them while no broker runs.
+    """
 
     dir: Path
     cache_dir: Path
@@ -235,7 +237,8 @@ def local_kafka(
     env: Mapping[str, str] | None = None,
 ) -> Broker | BrokerCluster:
     """The local Kafka of a directory, running or not. brokers: their number, or None for that of
-    the directory (1 if it is new). Raises BrokerFailed if the directory has another number.
+    the directory (1 if it is new). Raises BrokerFailed if the directory has another number of
+    brokers.
     """
     shared = read_shared(directory)
     present = len(shared[1]) if shared else 1 if (directory / node.DATA).exists() else None

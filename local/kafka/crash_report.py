@@ -10,7 +10,7 @@ from .errors import BrokerError, BrokerFailed, DirectoryBusy, DiskFull, JavaTooO
 
 _TAIL_BYTES = 64 << 10
 _SHOWN_LINES = 12
-_FULL_BYTES = 1 << 20  # Kafka cannot create even the files of an empty segment in less
+_FULL_BYTES = 1 << 20  # with less, Kafka cannot even create an empty segment
 
 
 def explain(log_file: Path, directory: Path) -> BrokerError:

@@ -161,7 +161,7 @@ def _poll(pid: int, timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
     while True:
         if child := _children.get(pid):
-            child.poll()  # reaps it, so that the next line fails
+            child.poll()  # reaps the child, so that os.kill then fails
         try:
             os.kill(pid, 0)
         except ProcessLookupError:

@@ -37,8 +37,9 @@ def estimate(value: Any, chars_per_token: float) -> int:
 class Position:
     """The end of one tool, system block or message block in prompt order.
 
-    key: the hash of the request up to this position; tokens: the estimated tokens up to this
-    position; ttl: "5m" or "1h" if there is a breakpoint.
+    key: the hash of the request up to this position.
+    tokens: the estimated tokens up to this position.
+    ttl: "5m" or "1h" if there is a breakpoint.
     """
 
     key: bytes

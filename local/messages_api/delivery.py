@@ -61,7 +61,11 @@ class Gates:
 
 @dataclass(slots=True)
 class Outcome:
-    """How an answer ended. kind: answered or faulted; facts: the fields of its journal entry."""
+    """How an answer ended.
+
+    kind: answered or faulted.
+    facts: the fields of its journal entry.
+    """
 
     kind: str
     facts: dict[str, Any] = field(default_factory=dict)
@@ -72,7 +76,8 @@ class Delivery:
     """One answer to one HTTP request.
 
     waiting: called before the answer waits at a gate, with the gate's name and the number of events
-    sent. split: whether a write may end inside an event, a JSON escape or a character.
+        sent.
+    split: whether a write may end inside an event, a JSON escape or a character.
     """
 
     http: web.Request

@@ -45,7 +45,9 @@ _MESSAGE_OF_TYPE = {
 class ApiError(Exception):
     """The API refuses a request. `str()` is its message.
 
-    status: HTTP status; type: error type; code: `error.details.error_code` or None;
+    status: HTTP status.
+    type: error type.
+    code: `error.details.error_code` or None.
     headers: extra response headers.
     """
 

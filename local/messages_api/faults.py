@@ -122,7 +122,7 @@ FAULTS: dict[str, FaultMode] = {
     ),
     "stall": FaultMode(
         Stage.BREAK,
-        "silence after k events until the client leaves; `s` limits it, then a clean end",
+        "silence after k events until the client leaves, or for `s` seconds, then a clean end",
         {"k": None, "s": None},
     ),
     "stall_with_pings": FaultMode(

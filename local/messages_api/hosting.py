@@ -59,10 +59,12 @@ async def listen(state: ServerState, port: int) -> tuple[web.AppRunner, int]:
 class ScriptedServer:
     """The server in a thread: `with ScriptedServer(script=...) as server: server.base_url`.
 
-    script: a name, a file, rules, replies, one Reply or a callable. journal: the path of the
-    journal, which is continued if it exists; without a path the facts stay in memory. pace_s: pause
-    after each delta for replies that set none. split: whether writes may end anywhere. api_keys:
-    the accepted keys, None for any.
+    script: a name, a file, rules, replies, one Reply or a callable.
+    journal: the path of the journal, which is continued if it exists; without a path the facts stay
+        in memory.
+    pace_s: pause after each delta for replies that set none.
+    split: whether writes may end anywhere.
+    api_keys: the accepted keys, None for any.
     """
 
     def __init__(

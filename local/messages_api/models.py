@@ -16,10 +16,13 @@ _OLD_FAMILY_CHARS_PER_TOKEN = 3.4
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """prefill: whether the last message may be an assistant's. preserved: whether thinking is bound
-    to its prefix. cache_tokens_min: the shortest prefix that is cached; shorter prefixes cause no
-    error. chars_per_token: the number for estimates. omits_thinking: whether `display` defaults to
-    omitted.
+    """The facts about one kind of model.
+
+    prefill: whether the last message may be an assistant's.
+    preserved: whether thinking is bound to its prefix.
+    cache_tokens_min: the shortest prefix that is cached; shorter prefixes cause no error.
+    chars_per_token: the number for estimates.
+    omits_thinking: whether `display` defaults to omitted.
     """
 
     prefill: bool = False

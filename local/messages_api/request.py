@@ -74,9 +74,11 @@ def canary_of(body: Mapping[str, Any], attempt_header: str | None) -> str:
 class Request:
     """A valid request.
 
-    n: number of the request on this server, from 1; ordinal: number within its session, from 1;
-    attempt_header: as sent, or None; betas: values of `anthropic-beta`; arrived_s: the value of
-    time.perf_counter() when its headers had arrived.
+    n: number of the request on this server, from 1.
+    ordinal: number within its session, from 1.
+    attempt_header: as sent, or None.
+    betas: values of `anthropic-beta`.
+    arrived_s: the value of time.perf_counter() when its headers had arrived.
     """
 
     n: int

@@ -69,10 +69,12 @@ class Reply:
 
     stop_reason: None means tool_use if there is a tool_use block, otherwise end_turn.
     chunk: length of a delta in characters, "word", "whole", or None for cuts anywhere (seeded by
-    the request, so they are repeatable). pace_s: pause after each delta, None for the server's
-    default. think_s: pause before the first byte. gate: the name of a gate at which the answer
-    waits after gate_after events until it is opened (0: before the first byte). usage: fields that
-    override the simulated ones.
+        the request, so they are repeatable).
+    pace_s: pause after each delta, None for the server's default.
+    think_s: pause before the first byte.
+    gate: the name of a gate at which the answer waits after gate_after events until it is opened
+        (0: before the first byte).
+    usage: fields that override the simulated ones.
     """
 
     blocks: Sequence[Block] = ()
@@ -121,10 +123,14 @@ class Rule:
     """A reply with its conditions. All conditions that are set must hold; a rule without conditions
     always matches.
 
-    contains: a part of the newest user text. session: the canary. ordinal: number of the request
-    within its session, from 1. generation: `turn.step` of the attempt header. attempt: attempt
-    number of that header. tool_results: the number of results in this turn so far. when: any
-    predicate. times: the most times that the rule may match.
+    contains: a part of the newest user text.
+    session: the canary.
+    ordinal: number of the request within its session, from 1.
+    generation: `turn.step` of the attempt header.
+    attempt: attempt number of that header.
+    tool_results: the number of results in this turn so far.
+    when: any predicate.
+    times: the most times that the rule may match.
     """
 
     reply: Reply | Speaker

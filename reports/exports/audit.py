@@ -24,7 +24,7 @@ from .audit_parts import (
 )
 from .blocks import Contents
 from .facts import SessionFacts
-from .rows import said_lines
+from .rows import message_lines
 from .timeline import lasting, svg
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -84,7 +84,7 @@ def _head(facts: SessionFacts) -> str:
 
 def _tiles(facts: SessionFacts, prices: PriceTable) -> str:
     views = facts.views
-    kinds = [line.kind for _, line in said_lines(views)]
+    kinds = [line.kind for _, line in message_lines(views)]
     doubts = sum(bool(known.doubts) for known in facts.calls.values())
     lost = sum(a.outcome in ("", "failed") for a in facts.attempts.values())
     cost = session_cost(views.ledger, prices)

@@ -8,7 +8,7 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from ...client.contents import no_text, text_of, type_of
+from ...client.printable import no_text, text_of, type_of
 from ...client.visible import clean as visible, exact_json
 from ...processors.advice.prices import PriceTable, dollars, total
 from ...processors.fold.grants import grant_of, grant_text

@@ -30,9 +30,10 @@ OUTCOMES = {ev.GenComplete: "complete", ev.GenFailed: "failed", ev.GenStopped: "
 
 @dataclass(slots=True)
 class Attempt:
-    """One claimed attempt at a model call or background work. `claim`, `end`: the entries that
-    began and ended it. `requests`: the number of model requests, which may exceed 1 only in
-    background work.
+    """One claimed attempt at a model call or background work.
+
+    `claim`, `end`: the entries that began and ended it.
+    `requests`: the number of model requests, which may exceed 1 only in background work.
     """
 
     kind: str
@@ -81,11 +82,14 @@ class Approval:
 class SessionFacts(FoldedSession):
     """One session up to an offset.
 
-    `messages`: the entries of messages by id. `models`, `covered`: the model that each step called,
-    and the number of context fragments in the step's request. `answers`, `proposed`: the answer of
-    each step, and the calls in the answer. `inherited`: how many transcript lines a fork inherited
-    from its parent. `holders`: the holders of the partition when reading ended. Steps are keyed by
-    (turn, step), because inherited steps have offsets of another partition.
+    `messages`: the entries of messages by id.
+    `models`, `covered`: the model that each step called, and the number of context fragments in the
+        step's request.
+    `answers`, `proposed`: the answer of each step, and the calls in the answer.
+    `inherited`: how many transcript lines a fork inherited from its parent.
+    `holders`: the holders of the partition when reading ended.
+
+    Steps are keyed by (turn, step), because inherited steps have offsets of another partition.
     """
 
     opened: Entry | None = None

@@ -6,7 +6,7 @@ If a blob is missing, the row has the reference, and `Contents` records that the
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...client.contents import event_json, text_of, type_of
+from ...client.printable import event_json, text_of, type_of
 from ...client.show import status_of
 from ...client.spending import session_cost
 from ...processors.advice.prices import PriceTable, usd
@@ -69,7 +69,7 @@ _OF_CALLS = frozenset({ev.ToolInvoked, ev.ToolStarted, ev.ToolResult, ev.ToolFai
 _CHUNK = field_names(ev.GenChunk)
 
 
-def said_lines(views: SessionViews) -> Iterator[tuple[int, Line]]:
+def message_lines(views: SessionViews) -> Iterator[tuple[int, Line]]:
     """(seq, line) of the messages of people and models."""
     lines = (line for line in views.transcript.lines if line.kind in ROLES)
     return enumerate(lines)
@@ -96,7 +96,7 @@ def session_row(facts: SessionFacts, prices: PriceTable) -> Row:
         "first_offset": facts.first,
         "last_offset": facts.next - 1,
         **{f"{word}_events": facts.rulings[word] for word in ("accepted", "ignored", "refused")},
-        "messages": sum(1 for _ in said_lines(views)),
+        "messages": sum(1 for _ in message_lines(views)),
         "tool_calls": len(facts.calls),
         "attempts": sum(1 for _ in facts.tries()),
         "input_tokens": spent.input_tokens,
@@ -111,7 +111,7 @@ def session_row(facts: SessionFacts, prices: PriceTable) -> Row:
 def message_rows(facts: SessionFacts, contents: Contents) -> Iterator[tuple[Row, list[Row]]]:
     """The row of each message, with the rows of its parts."""
     views = facts.views
-    for seq, line in said_lines(views):
+    for seq, line in message_lines(views):
         entry = facts.messages.get(line.name) if line.kind == "message" else None
         answer = facts.answers.get((line.turn, line.step))
         received = views.messages.received.last(line.name) if line.kind == "message" else None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...client.contents import plain, text_of
+from ...client.printable import plain, text_of
 from ...processors.advice.prices import PICO_PER_USD, PriceTable
 from ...processors.fold.projections.context_view import Fragment
 from ...processors.fold.projections.transcript import Line
@@ -20,7 +20,7 @@ from ...schemas.ids import call_key
 from .blocks import Contents, blocks, strict_json, text_of as decoded, time
 from .facts import CallFacts, SessionFacts
 from .reading import Read
-from .rows import said_lines
+from .rows import message_lines
 from .sqlite_file import Tables, json_text, schema
 
 PROVIDER = "anthropic"
@@ -214,7 +214,7 @@ def _in_order(facts: SessionFacts) -> Iterator[tuple[int, Line, bool] | Fragment
     ]
     last = -1
     place: int | None
-    for seq, line in said_lines(facts.views):
+    for seq, line in message_lines(facts.views):
         if line.kind == "message":
             found = users.get(line.body)
             place = found.pop(0) if found else None

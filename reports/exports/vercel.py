@@ -13,7 +13,7 @@ from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any, assert_never
 
-from ...client.contents import plain
+from ...client.printable import plain
 from ...processors.fold.calls import CallStatus
 from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.transcript import Line

@@ -38,7 +38,11 @@ class IndexUnusable(FoldlogError):
 
 
 class Document(NamedTuple):
-    """One message, answer or result. `at`: Unix ms; `who`: user id, agent or tool name."""
+    """One message, answer or result.
+
+    `at`: Unix ms.
+    `who`: user id, agent or tool name.
+    """
 
     session_id: str
     user_id: str

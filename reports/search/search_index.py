@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...client.closing import Closing
-from ...client.contents import text_of, whole
 from ...client.follow import Follow
+from ...client.printable import text_of, whole
 from ...log.blobs import BlobError
 from ...log.door import Log, Offsets
 from ...log.settings import Settings
@@ -66,8 +66,10 @@ def index_path(settings: Settings) -> Path:
 class TranscriptIndex(Closing):
     """The index of one installation's transcripts, up to date after `catch_up`.
 
-    `read`: resolves content in the blob store. `report`: prints messages for people. Raises
-    IndexUnusable, LogUnreachable, TopicMissing.
+    `read`: resolves content in the blob store.
+    `report`: prints messages for people.
+
+    Raises IndexUnusable, LogUnreachable, TopicMissing.
     """
 
     def __init__(

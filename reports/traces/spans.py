@@ -68,8 +68,8 @@ def spans_of(
 ) -> Iterator[Span]:
     """The spans that ended within a session's events, yielded in the order of their ends.
 
-    origin: identifies the log, so that ids of different logs differ. comes_from: for the offset of
-    an event, the span in which its producer wrote it.
+    origin: identifies the log, so that ids of different logs differ.
+    comes_from: for the offset of an event, the span in which its producer wrote it.
     """
     maker = _Maker(origin, comes_from or {})
     for one in seen:

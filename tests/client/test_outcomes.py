@@ -3,13 +3,9 @@
 import pytest
 
 from foldlog.client import outcomes
-from foldlog.client.outcomes import (
-    NoAnswerYet,
-    Patience,
-    UnknownMessage,
-    answer_of,
-    decision_on,
-)
+from foldlog.client.log_client import LogClient
+from foldlog.client.outcomes import NoAnswerYet, Patience, UnknownMessage, decision_on
+from foldlog.client.session import Session, reply_from_now
 from foldlog.client.session_fold import SessionFold
 from foldlog.processors.fold.projections.transcript import Line
 from foldlog.producers import Sessions
@@ -22,9 +18,9 @@ def decide(log, receipt):
         return decision_on(folded, receipt)
 
 
-def answer(log, message_id, **more):
-    with SessionFold(log, "s1") as folded:
-        return answer_of(folded, message_id, **more)
+def answer(log, settings, message_id, **more):
+    with LogClient(settings, log) as client, Session(client, "s1") as session:
+        return reply_from_now(session, message_id).answer(**more)
 
 
 def test_a_decision_is_read_from_the_log_without_a_worker(log, settings):
@@ -65,7 +61,7 @@ def test_S0_10_both_senders_of_a_message_get_the_same_answer(log, settings):
     ended = played.answer("hello")
     late = sessions.say("s1", "hi", message_id="m1")
     assert decide(log, late).verdict == "duplicate"
-    answers = {answer(log, receipt.id) for receipt in (first, second, late)}
+    answers = {answer(log, settings, receipt.id) for receipt in (first, second, late)}
     assert answers == {outcomes.Answer("s1", "m1", 1, "end_turn", "hello", ended)}
     assert played.views.turn.number == 1, "one turn"
 
@@ -76,7 +72,7 @@ def test_the_answer_is_the_last_text_of_the_turn(log, settings):
     played.propose("I will look.", ("read", {"path": "a"}))
     played.run_tool("seen")
     played.answer("It is there.")
-    assert answer(log, "m1").text == "It is there."
+    assert answer(log, settings, "m1").text == "It is there."
 
 
 def test_queued_messages_share_the_turn_that_owns_them(log, settings):
@@ -89,8 +85,8 @@ def test_queued_messages_share_the_turn_that_owns_them(log, settings):
     played.complete("first")
     played.end()
     played.answer("second")
-    assert [answer(log, m).turn for m in ("m1", "m2", "m3")] == [1, 2, 2]
-    assert answer(log, "m2")._replace(message_id="m3") == answer(log, "m3")
+    assert [answer(log, settings, m).turn for m in ("m1", "m2", "m3")] == [1, 2, 2]
+    assert answer(log, settings, "m2")._replace(message_id="m3") == answer(log, settings, "m3")
 
 
 def test_the_answer_of_a_cancelled_turn_is_its_text_so_far(log, settings):
@@ -101,7 +97,7 @@ def test_the_answer_of_a_cancelled_turn_is_its_text_so_far(log, settings):
     sessions.cancel("s1", turn=1)
     played.stopped("I was about to")
     played.end("cancelled")
-    assert answer(log, "m1")[3:5] == ("cancelled", "I was about to")
+    assert answer(log, settings, "m1")[3:5] == ("cancelled", "I was about to")
 
 
 def test_the_answer_of_a_failed_turn_has_the_error(log, settings):
@@ -111,8 +107,8 @@ def test_the_answer_of_a_failed_turn_has_the_error(log, settings):
     played.start()
     played.fail(permanent=True)
     played.end("failed")
-    assert answer(log, "m1").reason == "failed"
-    assert "overloaded: " in answer(log, "m1").note
+    assert answer(log, settings, "m1").reason == "failed"
+    assert "overloaded: " in answer(log, settings, "m1").note
 
 
 @pytest.mark.parametrize(
@@ -136,15 +132,16 @@ def test_messages_queued_in_a_terminated_session_are_answered_as_terminated(log,
     sessions.say("s1", "two", message_id="m2")
     sessions.terminate("s1")
     played.end("terminated")
-    assert {answer(log, m).reason for m in ("m1", "m2")} == {"terminated"}
+    assert {answer(log, settings, m).reason for m in ("m1", "m2")} == {"terminated"}
 
 
-def test_a_wait_without_a_worker_reports_it_and_times_out(log, settings):
+def test_a_wait_without_a_worker_reports_it_and_times_out(log, settings, monkeypatch):
+    monkeypatch.setattr("foldlog.client.session.PATIENCE_S", -1.0)
     sessions, _ = opened(log, settings)
     sessions.say("s1", "hi", message_id="m1")
     reports = []
-    with pytest.raises(NoAnswerYet, match="--message-id m1 --wait"):
-        answer(log, "m1", patience_s=0, timeout_s=0.05, report=reports.append)
+    with pytest.raises(NoAnswerYet, match=r"its turn continues: reply\('m1'\)"):
+        answer(log, settings, "m1", timeout_s=0.05, report=reports.append)
     assert len(reports) == 1 and "foldlog worker" in reports[0] and "foldlog dev" in reports[0]
 
 
@@ -154,8 +151,9 @@ def test_a_wait_for_approval_reports_the_command_at_once(log, settings):
     played.propose("", ("charge", {"cents": 5}))
     played.invoke(approval="ask")
     reports = []
-    with pytest.raises(NoAnswerYet, match="continues when that is settled"):
-        answer(log, "m1", patience_s=60, report=reports.append, stop=lambda: bool(reports))
+    with pytest.raises(NoAnswerYet, match="charge waits for approval") as late:
+        answer(log, settings, "m1", timeout_s=0, report=reports.append)
+    assert late.value.waits.person
     assert reports == ["charge waits for approval: `foldlog approve s1 1.1.0` or `deny`"]
 
 
@@ -168,14 +166,14 @@ def test_a_wait_for_a_call_in_doubt_reports_the_command(log, settings):
     played.uncertain()
     reports = []
     with pytest.raises(NoAnswerYet):
-        answer(log, "m1", patience_s=60, report=reports.append, stop=lambda: bool(reports))
+        answer(log, settings, "m1", timeout_s=0, report=reports.append)
     assert "foldlog resolve s1 1.1.0 --happened TEXT" in reports[0]
 
 
 def test_waiting_for_an_unknown_message_is_an_error(log, settings):
     opened(log, settings)
     with pytest.raises(UnknownMessage, match="no message m9"):
-        answer(log, "m9")
+        answer(log, settings, "m9")
 
 
 def test_an_answer_in_the_blob_store_is_fetched(log, settings):
@@ -190,22 +188,26 @@ def test_an_answer_in_the_blob_store_is_fetched(log, settings):
     ref = blobs.store(b'[{"type":"text","text":"long"}]', "application/json")
     played.complete(content=Body(ref=ref))
     played.end()
-    assert answer(log, "m1", read=lambda ref: blobs.get(ref.sha256)).text == "long"
+    assert answer(log, settings, "m1").text == "long"
 
 
-def test_a_wait_ends_when_the_answer_comes(settings):
+def test_a_wait_ends_when_the_answer_comes(settings, monkeypatch):
+    monkeypatch.setattr("foldlog.client.session.PATIENCE_S", -1.0)
     log = memory_log(threaded=True)
     sessions, played = opened(log, settings)
     sessions.say("s1", "hi", message_id="m1")
-    with SessionFold(log, "s1") as folded:
-        reports = []
+    found = answer(log, settings, "m1", report=lambda _reason: played.answer("there"))
+    assert found.text == "there"
 
-        def answer_once() -> bool:
-            if not reports:
-                reports.append(played.answer("there"))
-            return False
 
-        assert answer_of(folded, "m1", stop=answer_once).text == "there"
+def test_a_wait_from_now_on_folds_nothing_again(log, settings):
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "hi", message_id="m1")
+    played.answer("there")
+    with LogClient(settings, log) as client, Session(client, "s1") as session:
+        reply = reply_from_now(session, "m1")
+        assert reply.answer().text == "there" and list(reply) == []
+        assert reply._feed is session._feed
 
 
 def test_the_played_worker_demands_that_its_events_are_accepted(log, settings):
@@ -220,5 +222,5 @@ def test_the_report_of_a_missing_worker_names_the_agent(log, settings):
     sessions, played = opened(log, settings)
     sessions.say("s1", "hi", message_id="m1")
     reports = []
-    Patience(reports.append, patience_s=-1.0).look(played.views)
+    Patience(reports.append, patience_s=-1.0).report_if_due(played.views)
     assert "worker with agent shop" in reports[0] and "foldlog doctor" in reports[0]

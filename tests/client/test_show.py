@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from foldlog.client.contents import blocks_of, event_json, plain, text_of
+from foldlog.client.printable import blocks_of, event_json, plain, text_of
 from foldlog.client.session_fold import SessionFold
 from foldlog.client.show import (
     VIEWS,

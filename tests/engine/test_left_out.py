@@ -18,7 +18,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.tests.engine.test_many_images import REFUSALS, images, say_with_images
 from foldlog.tests.kit.manual_worker import SESSION
-from foldlog.web.inspector.saying import sentence
+from foldlog.web.inspector.sentences import sentence
 
 MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
 STRATEGIES = ["full", "compacted", "sliding_window_20"]

@@ -237,7 +237,7 @@ def _refused(house):
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (_turn_open, "a turn of it is open"),
+        (_turn_open, "it has an open turn"),
         (_approval_pending, "waits for approval"),
         (_in_doubt, "is in doubt"),
         (_frozen, "it is frozen"),

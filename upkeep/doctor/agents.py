@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from ...client.show import Everything
 from ...processors.agent_digest import differences
 from ...processors.fold.projections import partition as partition_fold
-from .checks import named, newest_first
+from .checks import newest_first
 from .findings import Code, Finding, found
 
 
@@ -16,22 +16,17 @@ def agents_missing(everything: Everything, agents: frozenset[str] | None) -> Ite
     agents: the agents of the worker that runs in this state directory, or None if no worker runs in
     it. They are used for partitions whose workers did not record their agents in the log.
     """
-    missing: dict[tuple[str, str], list[str]] = {}
+    missing: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for name in newest_first(everything):
         turn = everything.sessions[name].turn
         if turn.known and not turn.terminated:
             served = _agents_at(everything, everything.places[name], turn.agent, agents)
             if served is not None and turn.agent not in served:
-                have = ", ".join(sorted(served)) or "none"
-                missing.setdefault((turn.agent, have), []).append(name)
-    for (agent, have), names in sorted(missing.items()):
+                missing.setdefault((turn.agent, tuple(sorted(served))), []).append(name)
+    for (agent, served), names in sorted(missing.items()):
         open_sessions = [name for name in names if everything.sessions[name].turn.open]
-        need = f"session {names[0]} needs agent {agent}"
-        if len(names) > 1:
-            need = f"{len(names)} sessions need agent {agent}"
-            need += f" (with an open turn: {named(open_sessions)})" if open_sessions else ""
         code = Code.AGENT_MISSING if open_sessions else Code.AGENT_MISSING_IDLE
-        yield found(code, need=need, served=have)
+        yield found(code, agent=agent, sessions=names, open_sessions=open_sessions, served=served)
 
 
 def _agents_at(
@@ -61,5 +56,4 @@ def workers_agree(everything: Everything, live: Iterable[str]) -> Iterator[Findi
     for other in others:
         places = f"in {first}", f"in {other}"
         if differs := differences(announced[first], announced[other], *places):
-            text = ", ".join(differs)
-            yield found(Code.WORKERS_DIFFER, first=first, other=other, differences=text)
+            yield found(Code.WORKERS_DIFFER, first=first, other=other, differences=differs)

@@ -33,9 +33,8 @@ def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
     managed = settings.managed_instructions
     if managed is not None and not managed.exists():  # optional, but configured
         yield found(Code.INSTRUCTIONS_MISSING, file=managed)
-    texts = [(f"{each.name} {each.source}", estimate(each.text)) for each in layers.texts]
-    files = ", ".join(f"{name} ({tokens} tokens)" for name, tokens in texts)
-    yield found(Code.INSTRUCTIONS_READ, files=files or f"no files for {workdir}")
+    files = [(each.name, each.source, estimate(each.text)) for each in layers.texts]
+    yield found(Code.INSTRUCTIONS_READ, files=files, workdir=workdir)
 
 
 def budget_mistakes(
@@ -74,12 +73,10 @@ def budget_mistakes(
     yield from _unchecked(failed)
     ranked = sorted(worst.items(), key=lambda item: -item[1][0].tokens)
     for (agent, kind, culprit), (mistake, name) in ranked[:most]:
-        place = f"session {name}" + (f", call {mistake.call}" if mistake.call else "")
-        more = len(where[agent, kind, culprit]) - 1
-        place += f" and {more} more" if more else ""
+        others = len(where[agent, kind, culprit]) - 1
         yield found(
-            Code.BUDGET_MISTAKE, kind=kind, culprit=culprit, agent=agent, tokens=mistake.tokens,
-            what=mistake.text, place=place, remedy=mistake.do,
+            Code.BUDGET_MISTAKE, agent=agent, mistake=mistake, session=name, call=mistake.call,
+            more=others,
         )
     if more := len(ranked) - len(ranked[:most]):
         yield found(Code.BUDGET_MISTAKES_MORE, count=more)
@@ -89,8 +86,7 @@ def budget_mistakes(
 
 def _unchecked(failed: dict[str, list[str]]) -> Iterator[Finding]:
     for error, (first, *others) in failed.items():
-        place = f"session {first}" + (f" and {len(others)} more" if others else "")
-        yield found(Code.BUDGET_UNCHECKED, error=error, place=place)
+        yield found(Code.BUDGET_UNCHECKED, error=error, session=first, more=len(others))
 
 
 def _mistakes(views: SessionViews, read: ReadBlob, today: date) -> list[Mistake]:

@@ -6,6 +6,7 @@ puts in words.
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ...client.follow import read_before
 from ...client.show import Everything
@@ -15,7 +16,6 @@ from ...log.errors import TopicMissing
 from ...log.made import LogGrown, LogMoved, demand_as_made, facts_of, partitions_of
 from ...log.partition import partition_for
 from ...log.settings import Settings
-from ...log.topic_commands import MORE_BROKERS, set_properties
 from ...processors.fold.projections import partition as partition_fold
 from ...processors.fold.projections.transcript import Line
 from ...processors.fold.views import SessionViews
@@ -36,13 +36,10 @@ from ...schemas.topics import (
     UNCLEAN,
     topics,
 )
-from .findings import Code, Finding, found
+from .findings import SHOWN_MAX, Code, Finding, TopicRemedy, found, named
 
 IDLE_MS = 30_000
 """After how many ms without an event a session with pending work counts as not served."""
-
-SHOWN_MAX = 3
-"""The most sessions named for each kind of finding, since most have the same cause."""
 
 WORK_ENDS: dict[str, Code] = {
     WorkEnd.TOO_LITTLE: Code.BACKGROUND_TOO_LITTLE,
@@ -84,8 +81,10 @@ def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
     for each in report.differs:
         # An unclean leader election loses claims, whatever the setting `durability` requires.
         code = Code.TOPIC_HARMFUL if each.fatal or each.what == UNCLEAN else Code.TOPIC_DIFFERS
-        remedy = _about_a_difference(log, settings, each, bool(report.reassignment))
-        yield found(code, difference=each, remedy=remedy)
+        yield found(
+            code, difference=each, servers=settings.bootstrap_servers or "HOST:9092",
+            **_topic_remedy(log, settings, each, bool(report.reassignment)),
+        )
     if not report.missing and not report.differs:
         count, copies, least = len(report.same), replication.factor, replication.in_sync_min
         code = Code.TOPICS_OK_ONE_COPY if copies == 1 else Code.TOPICS_OK
@@ -95,12 +94,14 @@ def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
         yield from _records_deleted(log)
 
 
-def _about_a_difference(log: Log, settings: Settings, differs: Difference, has_plan: bool) -> str:
+def _topic_remedy(
+    log: Log, settings: Settings, differs: Difference, has_plan: bool
+) -> dict[str, Any]:
     if differs.what == PARTITION_COUNT:
-        return _about_partitions(log, settings)
+        return _partitions_remedy(log, settings)
     if differs.what == REPLICATION_FACTOR:
-        return "foldlog topics apply, which prints the commands" if has_plan else MORE_BROKERS
-    return set_properties([differs], settings.bootstrap_servers or "HOST:9092")
+        return {"remedy": TopicRemedy.REASSIGN if has_plan else TopicRemedy.ADD_BROKERS}
+    return {"remedy": TopicRemedy.SET_PROPERTIES}
 
 
 def _replicas_behind(behind: Sequence[Behind]) -> Iterator[Finding]:
@@ -113,17 +114,16 @@ def _replicas_behind(behind: Sequence[Behind]) -> Iterator[Finding]:
         yield found(Code.REPLICAS_BEHIND, count=len(late), partitions=named(late))
 
 
-def _about_partitions(log: Log, settings: Settings) -> str:
-    """What to do about a topic whose partition count differs from the setting."""
+def _partitions_remedy(log: Log, settings: Settings) -> dict[str, Any]:
+    """The remedy if a topic's partition count differs from the setting."""
     try:
         made = facts_of(log).partitions
     except TopicMissing:
         made = None
     if made is None:
-        return "set `partitions` to the topics' partition count, unless partitions were added later"
-    if made != settings.partitions:
-        return f"set `partitions` to {made}, the count this log was created with"
-    return f"partitions were added later: foldlog move --to-prefix NEW --partitions {made}, or more"
+        return {"remedy": TopicRemedy.SET_PARTITIONS_UNLESS_ADDED}
+    was_wrong = made != settings.partitions
+    return {"remedy": TopicRemedy.SET_PARTITIONS if was_wrong else TopicRemedy.MOVE, "made": made}
 
 
 def _records_deleted(log: Log) -> Iterator[Finding]:
@@ -220,7 +220,9 @@ state, or none."""
 
 
 def mcp_servers(states: Mapping[str, str], words: Mapping[str, str]) -> Iterator[Finding]:
-    """Check the MCP servers of the running worker. states: the state of each server, by name;
+    """Check the MCP servers of the running worker.
+
+    states: the state of each server, by name.
     words: the same for people.
     """
     for name, text in sorted(words.items()):
@@ -260,30 +262,20 @@ def refused_to_tools(everything: Everything) -> Iterator[Finding]:
 
 def out_of_room(everything: Everything) -> Iterator[Finding]:
     """Find sessions whose last turn ended without an answer because the context window was full."""
-    of_agents: dict[str, list[tuple[str, str]]] = {}
+    of_agents: dict[str, list[tuple[str, Line]]] = {}
     for name in newest_first(everything):
         views = everything.sessions[name]
         ended = None if views.turn.open or views.turn.terminated else _last_end(views)
         if ended is not None and ended.name == EndReason.BUDGET_EXCEEDED:
-            of_agents.setdefault(views.turn.agent, []).append((name, ended.text))
+            of_agents.setdefault(views.turn.agent, []).append((name, ended))
     for agent, ends in sorted(of_agents.items()):
-        count = f"{len(ends)} sessions" if len(ends) > 1 else "a session"
-        shown = named([f"{name} ({text})" if text else name for name, text in ends])
-        yield found(
-            Code.OUT_OF_ROOM, count=count, agent=agent, sessions=shown, session=ends[0][0]
-        )
+        yield found(Code.OUT_OF_ROOM, agent=agent, ends=ends, session=ends[0][0])
 
 
 def _last_end(views: SessionViews) -> Line | None:
     lines = views.transcript.lines
     places = range(len(lines) - 1, -1, -1)
     return next((lines[place] for place in places if lines[place].kind == "ended"), None)
-
-
-def named(names: list[str]) -> str:
-    """The first SHOWN_MAX names, and how many more there are."""
-    more = [f"{len(names) - SHOWN_MAX} more"] if len(names) > SHOWN_MAX else []
-    return ", ".join([*names[:SHOWN_MAX], *more])
 
 
 def newest_first(everything: Everything) -> list[str]:
@@ -332,8 +324,8 @@ def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
         rows = [owed for owed in every if owed.owed not in of_effects]
         quiet = now - everything.last_at[name]
         if rows and quiet > IDLE_MS:
-            what = ", ".join(sorted({f"{owed.owed} ({owed.row})" for owed in rows}))
-            yield found(Code.WORK_PENDING, session=name, work=what, quiet_s=quiet // 1000)
+            work = sorted({(owed.owed, owed.row) for owed in rows})
+            yield found(Code.WORK_PENDING, session=name, work=work, quiet_s=quiet // 1000)
 
 
 def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
@@ -372,11 +364,9 @@ def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
         none = Code.DEAD_LETTERS_SKIPPED if skipped else Code.DEAD_LETTERS_NONE
         yield found(none, skipped=skipped)
         return
-    more = f", and {skipped} more that `foldlog skip` passed over" if skipped else ""
-    yield found(code, left=left, more=more)
-    for header in last:
-        letter = ", ".join(f"{name} {value}" for name, value in sorted(header.items()))
-        yield found(Code.DEAD_LETTER, letter=letter)
+    yield found(code, left=left, skipped=skipped)
+    for headers in last:
+        yield found(Code.DEAD_LETTER, headers=headers)
 
 
 def sessions_counted(everything: Everything) -> Finding:

@@ -1,18 +1,35 @@
 """The findings of `foldlog doctor`: one code for each kind, and one table that puts it in words.
 
-A check yields a code and its values. The table has the severity, the name of the check, the text
-and the remedy. Nothing reads a fact out of a text: programs use the code.
+A check yields a code and its values, which are facts: names, numbers, codes. The table FINDINGS has
+the severity, the name of the check, the text and the remedy. PHRASES has the parts of texts that
+depend on the values. Nothing reads a fact out of a text: programs use the code.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from ...log.topic_commands import MORE_BROKERS, set_properties
+from ...processors.advice.block_usage import TURNS_MIN, AgentUsage, Place
+from ...processors.advice.mistakes import OURS
+from ...processors.store.clocks import SET_CLOCK, off_in_words
+from ...schemas import compiled
 from ...schemas.topics import DEAD_LETTERS_MS
+
+SHOWN_MAX = 3
+"""The most sessions named for each kind of finding, since most have the same cause."""
+
+TOOLS_SHOWN_MAX = 5
+"""The most tools of an agent printed for people, most used first; `--json` has every block."""
 
 
 class Severity(StrEnum):
-    """OK: in order. NOTE: for information, or it waits for a person. PROBLEM: repair it."""
+    """How much a finding matters.
+
+    OK: in order.
+    NOTE: for information, or something waits for a person.
+    PROBLEM: must be repaired.
+    """
 
     OK = "ok"
     NOTE = "note"
@@ -108,9 +125,20 @@ class Code(StrEnum):
     TIER = "tier"
 
 
+class TopicRemedy(StrEnum):
+    """How to correct a topic that differs from its definition."""
+
+    SET_PROPERTIES = "set_properties"
+    REASSIGN = "reassign"
+    ADD_BROKERS = "add_brokers"
+    SET_PARTITIONS = "set_partitions"
+    SET_PARTITIONS_UNLESS_ADDED = "set_partitions_unless_added"
+    MOVE = "move"
+
+
 class Words(NamedTuple):
     """A finding in words. `do`: what the operator should do, or ''. In the table, all three texts
-    have the names of values in braces."""
+    have names of values or of PHRASES in braces."""
 
     level: Severity
     check: str
@@ -126,9 +154,10 @@ _SNAPSHOTS = (
     "(foldlog_snapshots_total)"
 )
 _AGENT = "start the worker with --agent MODULE:ATTR for this agent and every other one"
+_NEED = "{agent_needed}; the worker serves {agents_served}"
 _SECRET = "{name}: {variable} is not set here ({count} answers are pending)"
 _SET = "set {variable} where the workers run, and restart them"
-_LETTERS = "{left} records could not be decoded{more}; the last of them:"
+_LETTERS = "{left} records could not be decoded{more_skipped}; the last of them:"
 _RETRIED = "nothing: the remaining work is retried"
 _TOO_LONG = (
     "nothing: the summary is retried after more messages; if this persists, the prompt or single "
@@ -143,14 +172,14 @@ _NOT_BY_PROVIDER = (
     "provider=True from Agent(compaction=Compaction(...)), or name another model there"
 )
 _WORK = "session {session}: {why}"
-_MADE_BY = "its vectors were made by {made_by}"
+_MADE_BY = "the vectors were made by {made_by}"
 
 FINDINGS: dict[Code, Words] = {
     Code.BROKER_REACHABLE: Words(_OK, "broker", "reachable, cluster {cluster}"),
     Code.BLOBS_ANSWER: Words(_OK, "blobs", "{place} answers in {took_ms:.0f} ms"),
     Code.BLOBS_AWAY: Words(
         _PROBLEM, "blobs", "{place}: {error}",
-        "sessions whose content is there wait; see docs/blobs.md",
+        "sessions that need the store wait; see docs/blobs.md",
     ),
     Code.DECODER: Words(_OK, "decoder", "{decoder}"),
     Code.LOG_GROWN: Words(
@@ -172,8 +201,8 @@ FINDINGS: dict[Code, Words] = {
         "keep the stores: they cannot be rebuilt without these records",
     ),
     Code.TOPIC_MISSING: Words(_PROBLEM, "topics", "{topic} is missing", "foldlog topics apply"),
-    Code.TOPIC_DIFFERS: Words(_NOTE, "topics", "{difference}", "{remedy}"),
-    Code.TOPIC_HARMFUL: Words(_PROBLEM, "topics", "{difference}", "{remedy}"),
+    Code.TOPIC_DIFFERS: Words(_NOTE, "topics", "{difference}", "{topic_remedy}"),
+    Code.TOPIC_HARMFUL: Words(_PROBLEM, "topics", "{difference}", "{topic_remedy}"),
     Code.TOPICS_OK_ONE_COPY: Words(
         _OK, "topics",
         "{count} topics have the required properties; one copy of each record, which is lost with "
@@ -215,7 +244,7 @@ FINDINGS: dict[Code, Words] = {
     Code.SNAPSHOTS_OFF: Words(_OK, "snapshots", "turned off (snapshot_records is 0)"),
     Code.SNAPSHOTS_UNREADABLE: Words(
         _NOTE, "snapshots", "their directory cannot be read here: {error}",
-        "workers on empty disks need it: see docs/snapshots.md",
+        "workers on empty disks need this directory: see docs/snapshots.md",
     ),
     Code.SNAPSHOTS_BEHIND: Words(
         _NOTE, "snapshots",
@@ -240,7 +269,7 @@ FINDINGS: dict[Code, Words] = {
         "kill it: the next worker resumes where it stopped",
     ),
     Code.WORKER_RUNS: Words(_OK, "worker", "{owner}, process {pid}, runs {roles}"),
-    Code.CLOCK_OFF: Words(_PROBLEM, "worker", "{state}", "{remedy}"),
+    Code.CLOCK_OFF: Words(_PROBLEM, "worker", "{clock}", SET_CLOCK),
     Code.SESSION_SET_ASIDE: Words(
         _PROBLEM, "worker", "session {session} (partition {partition}) is set aside: {why}",
         "report it; foldlog cancel {session} ends the turn, and the next message or a restart of "
@@ -249,9 +278,9 @@ FINDINGS: dict[Code, Words] = {
     Code.SESSIONS_COUNTED: Words(_OK, "sessions", "{count}, {running} with an open turn"),
     Code.SESSION_FROZEN: Words(
         _PROBLEM, "frozen", "session {session} is frozen at offset {offset}: {why}",
-        "foldlog skip {session} --offset {offset} continues without that record; or upgrade to a "
-        "version that understands it (for a fork without its seed: restore the blobs and delete "
-        "the store and the snapshots of its partition), then restart the worker",
+        "foldlog skip {session} --offset {offset} continues without that record; if a newer "
+        "version understands it, upgrade and restart the worker. If a fork lacks its seed, restore "
+        "the blobs, delete the store and the snapshots of its partition, and restart the worker",
     ),
     Code.RECORD_OF_NO_SESSION: Words(
         _NOTE, "frozen",
@@ -264,13 +293,13 @@ FINDINGS: dict[Code, Words] = {
     ),
     Code.WORK_PENDING: Words(
         _PROBLEM, "owed",
-        "session {session} has pending work, {work}, and no event for {quiet_s} s",
+        "session {session} has pending work, {pending_rows}, and no event for {quiet_s} s",
         "check that a worker with its agent is running; foldlog wake {session}",
     ),
-    Code.AGENT_MISSING: Words(_PROBLEM, "agents", "{need}; the worker serves {served}", _AGENT),
-    Code.AGENT_MISSING_IDLE: Words(_NOTE, "agents", "{need}; the worker serves {served}", _AGENT),
+    Code.AGENT_MISSING: Words(_PROBLEM, "agents", _NEED, _AGENT),
+    Code.AGENT_MISSING_IDLE: Words(_NOTE, "agents", _NEED, _AGENT),
     Code.WORKERS_DIFFER: Words(
-        _PROBLEM, "agents", "workers {first} and {other} serve different agents: {differences}",
+        _PROBLEM, "agents", "workers {first} and {other} serve different agents: {all_differences}",
         "start both with the same --agent: a session waits while its worker lacks its agent",
     ),
     Code.MCP_STATE: Words(_OK, "mcp", "server {server} is {state}"),
@@ -304,7 +333,8 @@ FINDINGS: dict[Code, Words] = {
     ),
     Code.OUT_OF_ROOM: Words(
         _NOTE, "budget",
-        "the last turn of {count} of agent {agent} ended with budget_exceeded: {sessions}",
+        "the last turn of {sessions_full} of agent {agent} ended with budget_exceeded: "
+        "{usage_at_end}",
         "see what fills the window with foldlog context show {session}; shorten the prompt, the "
         "tools and their results, or raise hard_tokens; the next message tries again",
     ),
@@ -369,13 +399,13 @@ FINDINGS: dict[Code, Words] = {
         _NOTE, "instructions", "the managed instructions file does not exist: {file}",
         "write the file, or correct the setting",
     ),
-    Code.INSTRUCTIONS_READ: Words(_OK, "instructions", "{files}"),
+    Code.INSTRUCTIONS_READ: Words(_OK, "instructions", "{files_read}"),
     Code.EMBEDDER_WRONG: Words(
         _PROBLEM, "memory", "{error}", "correct the setting `embedder`"
     ),
     Code.EMBEDDER_REPLACED: Words(
         _OK, "memory", _MADE_BY,
-        "nothing: the next start of the worker embeds it again with {wanted}",
+        "nothing: at its next start, the worker embeds all memory again with {wanted}",
     ),
     Code.EMBEDDER_HASHED: Words(
         _OK, "memory", _MADE_BY,
@@ -390,8 +420,9 @@ FINDINGS: dict[Code, Words] = {
         _NOTE, "memory", "of {scope}, {left_out}", "run foldlog memory --sync and shorten core.md"
     ),
     Code.BUDGET_MISTAKE: Words(
-        _NOTE, "budget {kind}", "{culprit} of agent {agent}: {tokens} tokens, {what} ({place})",
-        "{remedy}",
+        _NOTE, "budget {mistake.kind}",
+        "{mistake.culprit} of agent {agent}: {mistake.tokens} tokens, {mistake.text} ({place})",
+        "{mistake.do}",
     ),
     Code.BUDGET_MISTAKES_MORE: Words(_NOTE, "budget", "{count} more culprits"),
     Code.BUDGET_OK: Words(_OK, "budget", "no tool result, schema or prompt stands out"),
@@ -399,13 +430,115 @@ FINDINGS: dict[Code, Words] = {
         _NOTE, "budget", "the advice on tokens failed ({error}): {place} not checked",
         "report this bug; every other finding of doctor is valid",
     ),
-    Code.USAGE: Words(_OK, "usage", "agent {agent}: {usage}"),
-    Code.TIER: Words(_NOTE, "tiers", "agent {agent}: {usage}", "{remedy}"),
+    Code.USAGE: Words(_OK, "usage", "agent {agent}: {usage_measured}"),
+    Code.TIER: Words(_NOTE, "tiers", "agent {agent}: {advice.use}", "{advice.do}"),
 }
+
+TOPIC_REMEDIES: dict[TopicRemedy, str] = {
+    TopicRemedy.SET_PROPERTIES: "{command}",
+    TopicRemedy.REASSIGN: "foldlog topics apply, which prints the commands",
+    TopicRemedy.ADD_BROKERS: MORE_BROKERS,
+    TopicRemedy.SET_PARTITIONS: "set `partitions` to {made}, the count this log was created with",
+    TopicRemedy.SET_PARTITIONS_UNLESS_ADDED: (
+        "set `partitions` to the topics' partition count, unless partitions were added later"
+    ),
+    TopicRemedy.MOVE: (
+        "partitions were added later: foldlog move --to-prefix NEW --partitions {made}, or more"
+    ),
+}
+
+_Values = Mapping[str, Any]
+
+
+def _agent_needed(values: _Values) -> str:
+    (first, *others), agent = values["sessions"], values["agent"]
+    if not others:
+        return f"session {first} needs agent {agent}"
+    need, in_turn = f"{len(others) + 1} sessions need agent {agent}", values["open_sessions"]
+    return f"{need} (with an open turn: {named(in_turn)})" if in_turn else need
+
+
+def _sessions_full(values: _Values) -> str:
+    count = len(values["ends"])
+    return f"{count} sessions" if count > 1 else "a session"
+
+
+def _usage_at_end(values: _Values) -> str:
+    ends = ((name, ended.text) for name, ended in values["ends"])
+    return named([f"{name} ({text})" if text else name for name, text in ends])
+
+
+def _place(values: _Values) -> str:
+    call, more = values.get("call"), values["more"]
+    place = f"session {values['session']}" + (f", call {call}" if call else "")
+    return f"{place} and {more} more" if more else place
+
+
+def _files_read(values: _Values) -> str:
+    files = (f"{name} {source} ({tokens} tokens)" for name, source, tokens in values["files"])
+    return ", ".join(files) or f"no files for {values['workdir']}"
+
+
+def _more_skipped(values: _Values) -> str:
+    skipped = values["skipped"]
+    return f", and {skipped} more that `foldlog skip` passed over" if skipped else ""
+
+
+def _usage_measured(values: _Values) -> str:
+    """An agent's number of turns, and the share of them that used each of the most used tools; or
+    the use of one block."""
+    measured = values["usage"]
+    if not isinstance(measured, AgentUsage):
+        return str(measured)
+    places = (Place.FRONT, Place.BEHIND)
+    tools = [use for use in measured.uses if use.place in places and use.name not in OURS]
+    used = sorted((use for use in tools if use.used), key=lambda use: (-(use.share or 0), use.name))
+    shown = [f"{use.name} {use.share or 0:.0%}" for use in used[:TOOLS_SHOWN_MAX]]
+    if more := len(used) - len(shown):
+        shown.append(f"{more} more")
+    text = f"; tools by the share of turns that used them: {', '.join(shown)}" if shown else ""
+    if never := len(tools) - len(used):
+        text += f"; {never} never" if shown else f"; none of {never} tools was used"
+    turns = "1 turn" if measured.turns == 1 else f"{measured.turns} turns"
+    few = f" (tiers are recommended from {TURNS_MIN} on)" if measured.turns < TURNS_MIN else ""
+    return f"{turns}{few}{text}"
+
+
+PHRASES: dict[str, Callable[[_Values], str]] = {
+    "agent_needed": _agent_needed,
+    "agents_served": lambda values: ", ".join(values["served"]) or "none",
+    "all_differences": lambda values: ", ".join(values["differences"]),
+    "clock": lambda values: off_in_words(values["skew_ms"]),
+    "command": lambda values: set_properties([values["difference"]], values["servers"]),
+    "decoder": lambda values: compiled.in_words(values["is_compiled"]),
+    "files_read": _files_read,
+    "letter": lambda values: ", ".join(f"{x} {y}" for x, y in sorted(values["headers"].items())),
+    "more_skipped": _more_skipped,
+    "pending_rows": lambda values: ", ".join(f"{action} ({row})" for action, row in values["work"]),
+    "place": _place,
+    "sessions_full": _sessions_full,
+    "topic_remedy": lambda values: TOPIC_REMEDIES[values["remedy"]].format_map(_Words(values)),
+    "usage_at_end": _usage_at_end,
+    "usage_measured": _usage_measured,
+}
+"""The parts of texts that depend on values, each made from the values of its finding."""
+
+
+class _Words(dict[str, Any]):
+    """The values of a finding, and its phrases."""
+
+    def __missing__(self, name: str) -> str:
+        return PHRASES[name](self)
+
+
+def named(names: list[str]) -> str:
+    """The first SHOWN_MAX names, and how many more there are."""
+    more = [f"{len(names) - SHOWN_MAX} more"] if len(names) > SHOWN_MAX else []
+    return ", ".join([*names[:SHOWN_MAX], *more])
 
 
 class Finding(NamedTuple):
-    """The result of a check. `values`: what the texts of the code name."""
+    """The result of a check. `values`: the facts from which the texts of the code are made."""
 
     code: Code
     values: Mapping[str, Any]
@@ -439,5 +572,5 @@ def found(code: Code, **values: Any) -> Finding:
 def in_words(finding: Finding) -> Words:
     """A finding for people."""
     words = FINDINGS[finding.code]
-    check, text, do = (part.format(**finding.values) for part in words[1:])
+    check, text, do = (part.format_map(_Words(finding.values)) for part in words[1:])
     return Words(words.level, check, text, do)

@@ -3,7 +3,7 @@
 It owns no state: it holds only views of the log and the connected viewers.
 
 Read in this order: `app.py` and `serve.py` (the application, the server), `mounted.py` (inside
-another application), `parts.py` (what routes share), `routes/`, `tail.py` (reads and folds the
+another application), `gateway.py` (what routes share), `routes/`, `tail.py` (reads and folds the
 log), `hub.py` and `subscriptions.py` (viewers), `cursors.py`, `event_stream.py` and `deadline.py`
 (what is sent to them), `access.py`, `names.py`, `bodies.py`, `json_bodies.py` and `errors.py` (who
 may, and what is refused), `finder.py` (search), `tabs.py`, `metrics.py`.

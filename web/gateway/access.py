@@ -36,9 +36,11 @@ class Foreign(Refused):
 
 
 class Caller(NamedTuple):
-    """The user of a request. everything: whether the user may see every session (development mode).
+    """The user of a request.
+
+    everything: whether the user may see every session (development mode).
     until: when the token expires (Unix s). The streams that were opened with this token end then
-    too.
+        too.
     """
 
     user: str
@@ -53,8 +55,10 @@ the gateway and authenticates its own users passes this function.
 
 
 class Access:
-    """Checks tokens and origins. secret: None for development mode, in which every caller is
-    `user`. authenticate: called to find the user, instead of reading a token.
+    """Checks tokens and origins.
+
+    secret: None for development mode, in which every caller is `user`.
+    authenticate: called to find the user, instead of reading a token.
     """
 
     def __init__(

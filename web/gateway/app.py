@@ -1,7 +1,7 @@
 """The gateway as an ASGI app: joins its parts, and applies the rules for every request.
 
 The app checks the origin, the user and the size of a request and passes it to a route. Each
-protocol has one file of routes; parts.py has what routes may use.
+protocol has one file of routes; gateway.py has what routes may use.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -15,8 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from . import errors
 from .access import Access, Foreign, Unauthenticated
 from .bodies import Bodies
+from .gateway import Gateway
 from .metrics import Counted
-from .parts import Gateway
 from .routes import (
     ag_ui,
     ai_sdk,

@@ -12,7 +12,7 @@ from ...processors.worker.metrics import CONTENT_TYPE, FOLDED, exposition, lag
 from ...producers.tracing import TRACEPARENT
 
 if TYPE_CHECKING:
-    from .parts import Gateway
+    from .gateway import Gateway
 
 App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 

@@ -24,7 +24,7 @@ from ...log.settings import Settings
 from ...processors.store.state_dir import StateDir, StateDirTaken
 from .access import Access, Authenticate
 from .app import ROUTERS, make_app
-from .parts import Gateway
+from .gateway import Gateway
 from .routes import home, inspector
 from .serve import limits_here
 

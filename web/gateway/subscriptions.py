@@ -100,8 +100,9 @@ def framed(
 ) -> Framed:
     """Each frame has a cursor, because a viewer may be cut off between two frames of an event.
 
-    at: the event's own offset, which cursors inside the event have: a gateway that has not folded
-    the event can then tell that the viewer is ahead. offset: the next offset.
+    at: the event's own offset. Cursors inside the event contain it, so that a gateway that has not
+        folded the event can tell that the viewer is ahead.
+    offset: the next offset.
     """
     frames, last = [], len(shown) - 1
     place = begin._replace(offset=max(begin.offset, at))
@@ -138,7 +139,8 @@ class Subscription:
         return self.session.views
 
     def put(self, offset: int, shown: list[Shown], past: int | None = None) -> None:
-        """Queue what one event shows. past: the event's offset, if it is of the history."""
+        """Queue what one event shows. past: the event's offset, if the event is part of the
+        history."""
         live = past is None
         if self.ended or (live and offset <= self.place.offset):
             return  # disconnected, or its cursor is ahead of this gateway
@@ -186,7 +188,7 @@ class Subscription:
 
     async def __anext__(self) -> Frame | None:
         await asyncio.sleep(0)  # yields to other tasks: this loop may never block
-        if not await self._goes_on():
+        if not await self._wait_for_frame():
             raise StopAsyncIteration
         return self._queue.popleft() if self._queue else None
 
@@ -195,12 +197,12 @@ class Subscription:
         empty list after a pause, and None when the iteration ends. It need not yield to other
         tasks: its caller must.
         """
-        if not await self._goes_on():
+        if not await self._wait_for_frame():
             return None
         queue = self._queue
         return [queue.popleft() for _ in range(min(len(queue), FRAMES_MAX))]
 
-    async def _goes_on(self) -> bool:
+    async def _wait_for_frame(self) -> bool:
         """Wait for a frame, for HEARTBEAT_S at most. Returns False if the iteration ends."""
         if not self._queue:
             self._has_paused = False

@@ -29,7 +29,7 @@ class Change(NamedTuple):
 
 
 Listener = Callable[[Change | None], None]
-"""Gets each change, and None when it has to leave."""
+"""A function that gets each change; None tells it to leave."""
 
 
 class Tabs:

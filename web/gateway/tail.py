@@ -82,8 +82,9 @@ class Replaced(TopicMismatch):
 class Batch(NamedTuple):
     """The result of one poll.
 
-    events: the events of watched sessions, in log order for each session. decisions: the rulings on
-    commands. summaries: the new summary of every session whose summary changed.
+    events: the events of watched sessions, in log order for each session.
+    decisions: the rulings on commands.
+    summaries: the new summary of every session whose summary changed.
     """
 
     events: list[FoldedEvent]
@@ -95,10 +96,11 @@ class Tail:
     """Folds every partition in one thread of its own, until it is closed.
 
     `directory`: the directory of the stores, which only one gateway may use at a time. The thread
-    calls `on_batch` with every batch that is not empty, `on_gap` when batches may be missing and
-    viewers must start over, and `on_end` when it ends (`has_ended` is then true). `failed`: the
-    error because of which the tail does not follow the log at present, or None. `read`: reads the
-    seeds of forks. `overview`: the home page's overview, which the tail updates as it folds.
+        calls `on_batch` with every batch that is not empty, `on_gap` when batches may be missing
+        and viewers must start over, and `on_end` when it ends (`has_ended` is then true).
+    `failed`: the error because of which the tail does not follow the log at present, or None.
+    `read`: reads the seeds of forks.
+    `overview`: the home page's overview, which the tail updates as it folds.
     `snapshots`, `behind_max`: see StoreOpener; a gateway makes no snapshots.
     `session_cache_mb`: see Settings. The constructor raises LogUnreachable, TopicMissing.
     """

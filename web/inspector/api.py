@@ -8,8 +8,8 @@ import json
 from bisect import bisect_right
 from typing import Any
 
-from ...client.contents import event_json, plain, text_of_body, type_of, whole
 from ...client.context_view import short_forms
+from ...client.printable import event_json, plain, text_of_body, type_of, whole
 from ...client.show import owed_json, status_of
 from ...client.spending import cost_json, ledger_json, session_cost, sum_json
 from ...client.transcript_stream import Viewer
@@ -33,7 +33,7 @@ from ...schemas.value import replace
 from ..protocols.plain import line_json as line_of
 from .compare import differences
 from .runs import runs_json
-from .saying import sentence
+from .sentences import sentence
 from .summary import summary
 from .timeline import Moment, Timeline
 from .why import ROWS, why_json
@@ -187,9 +187,10 @@ def _step_and_offset(called: Moment) -> dict[str, Any]:
 
 
 def budget_json(moment: Moment, called: Moment | None) -> dict[str, Any]:
-    """How full the window was, in tokens. `soft`, `hard`: the limits of the newest request, or the
-    default limits if there is no request yet. `planned`: the size that the next request would have
-    under the default rules.
+    """How full the window was, in tokens.
+
+    `soft`, `hard`: the limits of the newest request, or the default limits without a request.
+    `planned`: the size that the next request would have under the default rules.
     """
     views = moment.views
     large, short = short_forms(views)

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from ...client.contents import blocks_of, text_of, whole
+from ...client.printable import blocks_of, text_of, whole
 from ...client.waiting import asking, doubtful
 from ...log.blobs import BlobError
 from ...processors.advice.prices import PriceTable, usd

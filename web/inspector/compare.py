@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ...client.contents import DIGESTS, plain
+from ...client.printable import DIGESTS, plain
 from ...processors.fold.rows import Rows
 from ...processors.fold.views import SessionViews
 from ...schemas.value import field_names

@@ -18,7 +18,10 @@ def family_json(
     views: SessionViews, views_of: ViewsOf, ids: Sequence[str], title_of: Callable[[str], str]
 ) -> dict[str, Any]:
     """Rows {session_id, title, parent, offset, turns, open} for a session, its ancestors, and all
-    their forks. `searched`: how many sessions were searched for forks; `of`: how many there are.
+    their forks.
+
+    `searched`: how many sessions were searched for forks.
+    `of`: how many there are.
     """
     rows = {views.session_id: _row(views)}
     ancestor: SessionViews | None = views

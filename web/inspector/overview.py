@@ -167,8 +167,10 @@ class Overview:
     def take(
         self, views: SessionViews, line: dict[str, Any], before: SessionViews | None = None
     ) -> None:
-        """Update a session from its new views. `line`: the session's summary. `before`: the views
-        before the event; None if the session is read from a store.
+        """Update a session from its new views.
+
+        `line`: the session's summary.
+        `before`: the views before the event; None if the session is read from a store.
         """
         session_id, user = line["session_id"], line["user_id"]
         with self._lock:
@@ -242,7 +244,10 @@ class Overview:
 
     def home(self, user: str | None, since: str, limit: int) -> dict[str, Any]:
         """The rows that changed since a version, or all rows if the version is not from this
-        overview. `total`: the number of sessions; `most`: how many of them can be listed.
+        overview.
+
+        `total`: the number of sessions.
+        `most`: how many of them can be listed.
         """
         with self._lock:
             boot, _, version = since.partition(".")
@@ -293,7 +298,8 @@ class Overview:
     def charts(self, user: str | None, end: int, hours: int, step: int) -> dict[str, Any]:
         """Sums by interval up to `end` (Unix ms): in total, by agent and by model.
 
-        hours: the time shown; step: the length of an interval, in hours.
+        hours: the time shown.
+        step: the length of an interval, in hours.
         """
         last = end // HOUR_MS
         first, count = last - hours + 1, hours // step

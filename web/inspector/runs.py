@@ -10,7 +10,7 @@ its timeline from these runs.
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from ...client.contents import text_of, whole
+from ...client.printable import text_of, whole
 from ...log.blobs import BlobError
 from ...processors.fold.calls import (
     ALLOWED,
@@ -54,7 +54,12 @@ class Lane(StrEnum):
 
 
 class Kind(StrEnum):
-    """RUN: something ran. POINT: a person acted. Every other kind is a reason why nothing ran."""
+    """What happened during a run.
+
+    RUN: something ran.
+    POINT: a person acted.
+    Every other kind is a reason why nothing ran.
+    """
 
     RUN = "run"
     POINT = "point"
@@ -68,7 +73,8 @@ class Run(NamedTuple):
     """One run. Times are broker times in Unix ms; `end_at` is None while the run lasts.
 
     `outcome`: how the run ended, such as ok, error, failed, lost or stopped; '' while it lasts.
-    `note`: the worker or the error. `offset`, `end_offset`: the events at its start and at its end.
+    `note`: the worker or the error.
+    `offset`, `end_offset`: the events at its start and at its end.
     """
 
     lane: Lane
@@ -108,8 +114,8 @@ class _Stands(NamedTuple):
 class Runs:
     """The runs up to the last event passed to `feed`.
 
-    `closed`: the runs that have ended. Runs are only appended to it. `open`: the runs that have not
-    ended.
+    `closed`: the runs that have ended. Runs are only appended to it.
+    `open`: the runs that have not ended.
     """
 
     def __init__(self) -> None:
@@ -135,7 +141,7 @@ class Runs:
         if isinstance(event, ev.GenChunk):
             self._signs["model",] = (entry.offset, entry.at)
             return
-        title = _said(event, read)
+        title = _done_by_person(event, read)
         if title:
             number = views.turn.number
             self.closed.append(Run(
@@ -190,7 +196,7 @@ class Runs:
             ))
 
 
-def _said(event: object, read: ReadBlob | None) -> str:
+def _done_by_person(event: object, read: ReadBlob | None) -> str:
     """What a person did, in words; '' if the event is not of a person."""
     match event:
         case ev.MessageReceived():

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...client.contents import DIGESTS, text_of, whole
+from ...client.printable import DIGESTS, text_of, whole
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
 from ...schemas.events.parts import Body

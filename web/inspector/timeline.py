@@ -49,8 +49,8 @@ class UnknownOffset(UnknownSession):
 class Moment(NamedTuple):
     """One event, its ruling, and the state right after it.
 
-    `viewer`: the open attempt's output so far. `now_ms`: the newest broker time up to this event;
-    WAKE is evaluated at this time.
+    `viewer`: the open attempt's output so far.
+    `now_ms`: the newest broker time up to this event; WAKE is evaluated at this time.
     """
 
     place: int
@@ -114,7 +114,7 @@ class Timeline:
         moment = Moment(place, entry, ruling, views, self.holders, viewer, newest)
         self.moments.append(moment)
         self.runs.feed(entry, ruling, views, self._read)
-        # Only now, and in this order, because other threads must find every moment in these lists.
+        # Extend these lists last, because other threads look up their entries in the lists above.
         if ruling.accepted and isinstance(entry.event, ev.LlmCalled):
             self.steps.append(place)
         self._offsets.append(entry.offset)

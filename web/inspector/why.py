@@ -87,7 +87,7 @@ SAYS: dict[tuple[str, Fact], str] = {
     ("expired", False): "it has not expired",
     ("expired", True): "it has expired",
     ("claim", "mine"): "the worker in charge claimed it",
-    ("claim", "other"): "its worker still has the time to do it",
+    ("claim", "other"): "its worker may still do this before the deadline",
     ("claim", "gone"): "its worker has ended",
     ("claim", "void"): "its worker never began it",
     ("left", True): "attempts are left",

@@ -9,7 +9,7 @@ import json
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from ...client import contents
+from ...client import printable
 from ...processors.effects.models.json_bytes import depth
 
 INT_MAX = 2**53 - 1
@@ -37,9 +37,9 @@ def blocks_of(content: bytes) -> list[dict[str, Any]]:
     """
     try:
         found = value_of(content)
-        found = contents.encodable(found) if b"\\u" in content else found
+        found = printable.encodable(found) if b"\\u" in content else found
     except ValueError:
-        return contents.blocks_of(content)
+        return printable.blocks_of(content)
     return [block for block in found if isinstance(block, dict)] if isinstance(found, list) else []
 
 

@@ -9,8 +9,8 @@
 import json
 from typing import Any, assert_never
 
-from ...client.contents import no_text, shown, whole
 from ...client.history import Frame
+from ...client.printable import no_text, shown, whole
 from ...client.transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
 from ...processors.fold.projections.transcript import Line
 from ...schemas.canonical import compact
@@ -57,8 +57,8 @@ def frame_json(frame: Frame, read: ReadBlob) -> dict[str, Any]:
 
 
 def frame_text(frame: Frame, read: ReadBlob) -> str:
-    """The compact JSON text of a frame. A token, as nearly every frame is, has a shorter way to the
-    same text.
+    """The compact JSON text of a frame. Nearly every frame is a token, so tokens take a faster way
+    to the same text.
     """
     thing = frame.shown
     if type(thing) is not Token:
@@ -72,10 +72,13 @@ def frame_text(frame: Frame, read: ReadBlob) -> str:
 
 
 def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
-    """A line of the transcript as JSON. `content`: blocks, arguments or a text, in which numbers
-    that no double represents are strings. `code`: an outcome, a decision, or the class of an error.
-    `text`: a note for people. `refused`: why triggers of a result were refused. `ref`: the blob
-    with the full content of a large line.
+    """A line of the transcript as JSON.
+
+    `content`: blocks, arguments or a text, in which numbers that no double represents are strings.
+    `code`: an outcome, a decision, or the class of an error.
+    `text`: a note for people.
+    `refused`: why triggers of a result were refused.
+    `ref`: the blob with the full content of a large line.
     """
     out: dict[str, Any] = {
         "kind": line.kind,

@@ -94,7 +94,7 @@ def test_gc_deletes_only_what_nothing_names(house):
     assert (found["stored"], found["garbage"], found["deleted"]) == (5, 1, 0)
     assert found["garbage_bytes"] == len(b"nobody names this")
     shown = house("blobs gc").out
-    assert "1 of 5 blobs are named by nothing" in shown and "nothing was deleted" in shown
+    assert "1 of 5 blobs are not named by any event" in shown and "nothing was deleted" in shown
     assert names(house) == kept | {lone}, "a dry run"
     assert "1 blobs deleted" in house("blobs gc --delete").out
     assert names(house) == kept

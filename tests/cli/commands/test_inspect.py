@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from foldlog.cli.commands.session_list import Moment
+from foldlog.cli.commands.session_list import TimeParam
 from foldlog.log.made import note
 from foldlog.schemas import codec
 from foldlog.schemas.compiled import in_words
@@ -92,9 +92,9 @@ def test_bad_input_of_a_filter_is_a_usage_error(shell, option):
     [("90s", 90), ("30m", 1_800), ("2h", 7_200), ("3d", 259_200), ("1w", 604_800)],
 )
 def test_since_takes_a_time_ago(text, seconds):
-    ms = time.time_ns() // 1_000_000 - Moment().convert(text, None, None)
+    ms = time.time_ns() // 1_000_000 - TimeParam().convert(text, None, None)
     assert 0 <= ms - 1_000 * seconds < 60_000
-    noon = Moment().convert("2026-11-23T12:00:00+00:00", None, None)
+    noon = TimeParam().convert("2026-11-23T12:00:00+00:00", None, None)
     assert noon == 1_795_435_200_000
 
 

@@ -46,7 +46,7 @@ def test_a_dry_run_reports_and_changes_nothing(house, live):
     shown = house("retain --older-than 90d --dry-run").out.splitlines()
     assert shown[0] == "partition 0: nothing to delete"
     assert shown[1].startswith("partition 1: 2 records of 1 sessions would be deleted; session "
-                               f"{OPEN} stays from offset 2: a turn of it is open")
+                               f"{OPEN} stays from offset 2: it has an open turn")
     assert first(live) == 0 and not (house.settings.blobs_dir / "archive").exists()
 
 

@@ -78,6 +78,17 @@ def test_send_wait_without_a_worker_ends_with_the_command_to_wait_again(shell):
     assert "not answered yet" in waited.err and "--message-id m1 --wait" in waited.err
 
 
+def test_send_wait_reports_at_once_what_a_person_must_do(shell):
+    shell("send s1 pay --message-id m1")
+    played = Played(shell.log, "s1")
+    played.propose("", ("charge", {"cents": 5}))
+    played.invoke(approval="ask")
+    waited = shell("send s1 --message-id m1 --wait --timeout 0")
+    assert waited.code == 1
+    assert waited.err.startswith("charge waits for approval: `foldlog approve s1 1.1.0` or `deny`")
+    assert "continues when that is settled" in waited.err
+
+
 def test_send_without_wait_reports_that_no_worker_answers(shell):
     """The defect: `send` printed that a turn had begun, and no answer ever came."""
     partition = "no worker has taken its partition yet"

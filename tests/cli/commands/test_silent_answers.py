@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from foldlog.client.contents import NO_TEXT, no_text
 from foldlog.client.history import history
 from foldlog.client.outcomes import answer_in
+from foldlog.client.printable import NO_TEXT, no_text
 from foldlog.schemas import events as ev
 from foldlog.tests.cli.harness import playing, turn_opens
 from foldlog.tests.kit.played import Played, text_block

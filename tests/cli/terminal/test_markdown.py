@@ -92,10 +92,12 @@ def test_what_is_styled(text, wanted):
     ("text", "wanted"),
     [
         ("- a\n  * b\n\nend", " • a\n    • b\n\nend"),
-        ("12. twelve", " 12 twelve"),
+        ("12. twelve", " 12. twelve"),
         ("> said", "▌ said"),
         ("```python\nx = 1\n\n# no title\n```\nend", "python\nx = 1\n\n# no title\n\nend"),
         ("one\ntwo", "one\ntwo"),
+        ("1. one\n2. two\n   more", " 1. one\n 2. two\n    more"),
+        ("9) nine\n10) ten", "  9) nine\n 10) ten"),
         ("| name | n |\n|---|:-:|\n| `x` | 1 |\n| 日本 | **22** |\nafter",
          " name   n\n ─────────\n x      1\n 日本   22\n after"),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.client.contents import text_of_body
+from foldlog.client.printable import text_of_body
 from foldlog.client.show import fold_everything
 from foldlog.log import MemoryLog
 from foldlog.log.blobs import BlobMissing

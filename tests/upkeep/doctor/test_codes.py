@@ -5,11 +5,13 @@ place, and must give the same facts.
 """
 
 import asyncio
+import dataclasses
 
 import pytest
 
 from foldlog.client.outcomes import answer_in
 from foldlog.client.show import fold_everything
+from foldlog.log import MemoryLog
 from foldlog.log.blobs import BlobStore
 from foldlog.log.made import note
 from foldlog.processors.agent import Agent
@@ -28,10 +30,11 @@ from foldlog.processors.wake.background_tasks import Task
 from foldlog.processors.wake.work_ends import WorkEnd
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY
-from foldlog.tests.kit.played import memory_log, opened
+from foldlog.schemas.topics import UNCLEAN, topics
+from foldlog.tests.kit.played import PARTITIONS, memory_log, opened
 from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.upkeep.doctor import checks, findings
-from foldlog.upkeep.doctor.findings import Code, Severity, Words
+from foldlog.upkeep.doctor.findings import Code, Severity, TopicRemedy, Words
 from foldlog.web.protocols.plain import line_json
 
 
@@ -231,6 +234,38 @@ def test_a_log_with_other_partitions_or_that_was_moved_is_a_code(both, settings,
     assert both(scenario) == [(Code.LOG_MOVED if moved_to else Code.LOG_GROWN, Severity.PROBLEM)]
 
 
+@pytest.mark.parametrize(("made", "wanted", "remedy"), [
+    (None, 3, TopicRemedy.SET_PARTITIONS_UNLESS_ADDED),
+    (PARTITIONS, 3, TopicRemedy.SET_PARTITIONS),
+    (PARTITIONS, PARTITIONS, TopicRemedy.SET_PROPERTIES),
+])
+def test_the_remedy_of_a_topic_is_a_code(both, settings, made, wanted, remedy):
+    def scenario():
+        config = {} if wanted != PARTITIONS else {UNCLEAN: "true"}
+        specs = topics(PARTITIONS)
+        log = MemoryLog([dataclasses.replace(x, config={**x.config, **config}) for x in specs])
+        if made is not None:
+            note(log, "partitions", made)
+        found = checks.topics_as_wanted(log, dataclasses.replace(settings, partitions=wanted))
+        return [each.values["remedy"] for each in found if "remedy" in each.values]
+
+    assert set(both(scenario)) == {remedy}
+
+
+def test_the_parts_of_texts_follow_from_values():
+    one = findings.found(
+        Code.AGENT_MISSING, agent="shop", sessions=["s1"], open_sessions=["s1"], served=()
+    )
+    assert one.text == "session s1 needs agent shop; the worker serves none"
+    some = {"agent": "shop", "sessions": ["a", "b"], "open_sessions": ["b"], "served": ("x", "y")}
+    assert findings.found(Code.AGENT_MISSING, **some).text == (
+        "2 sessions need agent shop (with an open turn: b); the worker serves x, y"
+    )
+    letters = findings.found(Code.DEAD_LETTERS_LEFT, left=2, skipped=1).text
+    assert letters.startswith("2 records could not be decoded, and 1 more that `foldlog skip`")
+
+
 def test_every_finding_has_words():
     assert set(findings.FINDINGS) == set(Code)
+    assert set(findings.TOPIC_REMEDIES) == set(TopicRemedy)
     assert set(work_ends.WORDS) == set(WorkEnd) and set(connection.WORDS) == set(State)

@@ -23,10 +23,10 @@ def test_doctor_names_the_embedder_that_made_the_vectors(tmp_path):
     assert list(vectors(tmp_path, HASHING)) == [], "no worker keeps memory here"
     store(tmp_path, HashedEmbedder())
     (finding,) = vectors(tmp_path, HASHING)
-    assert finding.level == "ok" and finding.text == "its vectors were made by hashed-1/512"
+    assert finding.level == "ok" and finding.text == "the vectors were made by hashed-1/512"
     assert "foldlog[embeddings]" in finding.do
     (finding,) = vectors(tmp_path, f"{__name__}:Mine")
-    assert "hashed-1/512" in finding.text and "embeds it again with mine-1" in finding.do
+    assert "hashed-1/512" in finding.text and "embeds all memory again with mine-1" in finding.do
     store(tmp_path, Mine())
     (finding,) = vectors(tmp_path, f"{__name__}:Mine")
     assert finding.text.endswith("mine-1/512") and finding.do == ""

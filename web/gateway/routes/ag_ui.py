@@ -36,8 +36,8 @@ from ...protocols.ag_ui.input import (
 )
 from ...protocols.ag_ui.messages import Event, Message, event as event_of
 from ..event_stream import EventStream, event
+from ..gateway import Gateway
 from ..json_bodies import JsonRoute
-from ..parts import Gateway
 from ..subscriptions import Subscription
 from .plain import demand_report, ended_now, post_message
 
@@ -152,8 +152,8 @@ def _report(answer: Answer, counts: str, offset: int) -> dict[str, Any]:
 
 
 def _begin(rulings: list[_Ruling], messages: dict[str, int], turn: TurnView) -> tuple[int, int]:
-    """The offset and the turn of the first line to stream. The line that ends a turn has the offset
-    at which the next one opens, if a queued message opens it.
+    """The offset and the turn of the first line to stream. If a queued message opens the next turn,
+    the line that ends a turn has the offset at which the next turn opens.
     """
     sent = [ruling.offset for ruling in rulings if ruling.earlier is None]
     if sent:

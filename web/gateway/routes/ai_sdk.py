@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ....client.commands import Commands
-from ....client.contents import blocks_of, whole
 from ....client.outcomes import UnknownMessage
+from ....client.printable import blocks_of, whole
 from ....client.transcript_stream import LineAdded, Shown
 from ....processors.fold.calls import CallStatus
 from ....processors.fold.projections.message_sha import message_sha
@@ -36,9 +36,9 @@ from ...protocols.ai_sdk.input import (
 from ...protocols.ai_sdk.messages import messages
 from ...protocols.ai_sdk.stream import Chunk, State, begin, encode, paused, steered_in
 from ..event_stream import EventStream, TooSlow, event
+from ..gateway import Gateway
 from ..json_bodies import JsonRoute
 from ..names import edited_id
-from ..parts import Gateway
 from ..subscriptions import Subscription
 from .plain import decision_json, post_message
 
@@ -225,8 +225,8 @@ async def _regenerate(gateway: Gateway, request: Request, wanted: ChatRequest) -
 
 
 async def _edits(gateway: Gateway, request: Request, wanted: ChatRequest) -> bool:
-    """Whether a request edits an earlier message. `messageId` may also name the newest message, if
-    that message is new or repeats the last one, and the answer whose approvals are answered.
+    """Whether a request edits an earlier message. It does not if `messageId` names the newest
+    message, new or repeated, or the answer whose approvals are answered.
     """
     if wanted.message is None or not wanted.about:
         return False

@@ -10,8 +10,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 
 from ....producers.sessions import Receipt
+from ..gateway import Gateway
 from ..json_bodies import JsonRoute
-from ..parts import Gateway
 from .plain import RequestBody, decision_json
 
 

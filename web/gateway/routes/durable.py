@@ -19,7 +19,7 @@ from ....producers.checks import Invalid
 from ...protocols.durable import reading as durable
 from ...protocols.durable.reading import BadOffset, Page, SessionStream
 from ..event_stream import EventStream
-from ..parts import Gateway
+from ..gateway import Gateway
 from ..subscriptions import HEARTBEAT_S, Subscription
 
 LONG_POLL_S = 15.0

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 
-from ....client.contents import encodable
+from ....client.printable import encodable
 from ....reports.search.search_index import Found
 from ...inspector.overview import HOURS_MAX, ROWS_MAX
 from ..access import Caller
 from ..finder import Behind
+from ..gateway import Gateway
 from ..json_bodies import INT_MAX, JsonRoute
-from ..parts import Gateway
 
 ROWS = 1_000
 FOUND_MAX = 100

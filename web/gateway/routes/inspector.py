@@ -19,8 +19,8 @@ from ....processors.advice.prices import load_prices
 from ...inspector import api
 from ...inspector.family import family_json
 from ...inspector.timeline import Moment, Timeline, Timelines
+from ..gateway import Gateway
 from ..json_bodies import INT_MAX, JsonRoute
-from ..parts import Gateway
 
 STATIC = Path(__file__).parents[2] / "inspector" / "static"
 INDEX = "index.html"

@@ -10,8 +10,8 @@ from starlette.responses import PlainTextResponse, Response
 
 from ....log.errors import LogUnreachable, TopicMissing
 from ....processors.worker.metrics import not_readable
+from ..gateway import Gateway
 from ..metrics import CONTENT_TYPE, gateway_metrics
-from ..parts import Gateway
 from ..tail import NotReady
 
 

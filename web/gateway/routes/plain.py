@@ -16,9 +16,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ....client.commands import DEFAULT_AGENT, Commands
-from ....client.contents import plain
 from ....client.history import Frame, Place, history
 from ....client.outcomes import Decision
+from ....client.printable import plain
 from ....client.show import summary
 from ....client.transcript_stream import LineAdded
 from ....processors.fold.projections.turn_view import Call, is_open
@@ -31,16 +31,16 @@ from ...protocols.plain import frame_text, name_of, thing_json
 from ..access import Caller
 from ..cursors import cursor_of
 from ..event_stream import EventStream, event
+from ..gateway import Gateway
 from ..json_bodies import JsonRoute
-from ..parts import Gateway
 from ..subscriptions import HEARTBEAT_S, Subscription
 
 CHANNEL = "gateway"
 """The channel recorded for messages received by these routes, and for their answers."""
 
 PIECE_BYTES = 16 * 1024
-"""The size from which events are not joined any more to one write. Encoding must not keep other
-viewers waiting for long, and a slow client has one write at most in memory."""
+"""Events are joined into one write up to this size. Encoding a larger write would keep other
+viewers waiting, and a slow client would hold it in memory."""
 
 PAGE_MAX = 1_000
 """The most sessions in one list."""

@@ -20,8 +20,8 @@ from ....producers.sessions import new_session_id
 from ....schemas.canonical import compact
 from ..access import Caller
 from ..event_stream import EventStream, event
+from ..gateway import Gateway
 from ..json_bodies import JsonRoute
-from ..parts import Gateway
 from ..subscriptions import HEARTBEAT_S
 from ..tabs import Change, Tabs
 from ..tail import NotReady

@@ -28,7 +28,7 @@ const SORTS = {
 };
 const worked = (row) => row.in_turns_ms + (row.turn_at === null ? 0 : Math.max(0, row.updated_at - row.turn_at));
 
-/** Parses the view in a link, without unknown parts and values. */
+/** Parses the filters in a link; unknown filters and values are left out. */
 export function parseView(text) {
   const [part, query] = text.split("?", 2);
   const given = new URLSearchParams(query ?? "");

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "./lib.js";
 
-/** The rows of a box that are on the screen now, as [first, end] in its own pixels, or null. */
+/** The part of a box that is on the screen now: [first, end] in pixels of the box; null if none is. */
 function rowsOnScreen(box) {
   if (document.visibilityState !== "visible") return null;
   const own = box.getBoundingClientRect();

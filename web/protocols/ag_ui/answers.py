@@ -20,8 +20,9 @@ _DECIDES = {APPROVAL: ("approval",), DOUBT: ("resolved", "result")}
 
 
 def reason_of(views: SessionViews, key: str, payload: Mapping[str, Any] | None) -> str | None:
-    """The reason of the interrupt that a payload answers: the one that fits the payload, if the
-    call was interrupted for it, else the newest; None if the call was never interrupted.
+    """The reason of the interrupt that a payload answers; None if the call was never interrupted. A
+    payload with `approved` answers the call's approval, if it had one; any other payload answers
+    the newest interrupt.
     """
     asked = [_ASKED[line.kind] for line in _lines_of(views, key) if line.kind in _ASKED]
     if APPROVAL in asked and "approved" in (payload or {}):

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, assert_never
 
-from ....client.contents import no_text, text_of, whole
+from ....client.printable import no_text, text_of, whole
 from ....client.transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
 from ....processors.fold.projections.ledger import ANSWER, LedgerView, Spent
 from ....processors.fold.projections.session_state import SessionState, as_json

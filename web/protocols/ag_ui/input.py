@@ -26,8 +26,10 @@ Raises ValueError with the reason.
 
 
 class RunInput(NamedTuple):
-    """A client's request. messages: all messages that the client has. resume: the answers, by the
-    keys of the calls.
+    """A client's request.
+
+    messages: all messages that the client has.
+    resume: the answers, by the keys of the calls.
 
     options: those of the newest messages, in forwardedProps, and the agent of a new session.
     """

@@ -32,11 +32,14 @@ class Answer(NamedTuple):
 
 
 class ChatRequest(NamedTuple):
-    """A client's request. message: the user's newest message; None if it only answers approvals.
-    about: the id of the message to edit, regenerate or continue. before: the id of the message
-    before the newest message. answer: the id of the newest answer that the client has. options:
-    those of the newest message. forks: whether the client follows the fork in which an edited
-    message is answered.
+    """A client's request.
+
+    message: the user's newest message; None if it only answers approvals.
+    about: the id of the message to edit, regenerate or continue.
+    before: the id of the message before the newest message.
+    answer: the id of the newest answer that the client has.
+    options: those of the newest message.
+    forks: whether the client follows the fork in which an edited message is answered.
     """
 
     session_id: str

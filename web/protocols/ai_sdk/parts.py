@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from ....client.contents import whole
+from ....client.printable import whole
 from ....processors.fold.projections.transcript import Line
 from ....schemas import events as ev
 from ....schemas.attachments import label, reference_of
@@ -31,7 +31,10 @@ FILES = "/api/chat/{session}/files/{sha256}"
 
 
 class Part(NamedTuple):
-    """A part of a final answer. kind: text, thinking or tool. more: extra fields of the end chunk.
+    """A part of a final answer.
+
+    kind: text, thinking or tool.
+    more: extra fields of the end chunk.
     """
 
     number: int

@@ -10,7 +10,7 @@ with one exception: a user's message that steers the turn is in it as `steering-
 from collections.abc import Callable
 from typing import Any, NamedTuple, assert_never
 
-from ....client.contents import no_text, whole
+from ....client.printable import no_text, whole
 from ....client.transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
 from ....processors.fold.projections.transcript import Line
 from ....processors.fold.views import SessionViews
@@ -42,7 +42,11 @@ NO_RESULT = "The turn ended before this call had a result."
 
 
 class Block(NamedTuple):
-    """A streaming part. kind: text, thinking or tool. `sent`: the characters that were sent."""
+    """A streaming part.
+
+    kind: text, thinking or tool.
+    `sent`: the characters that were sent.
+    """
 
     number: int
     kind: str
@@ -65,9 +69,12 @@ class CallState(NamedTuple):
 class State(NamedTuple):
     """The part of a turn's message that has been sent.
 
-    step: the last step begun. settled: the last step whose content is final. blocks: the blocks of
-    the streaming attempt. later: lines that wait for the end of their step. steering: messages that
-    may steer the turn. reason: why the turn ended, '' while it is open.
+    step: the last step begun.
+    settled: the last step whose content is final.
+    blocks: the blocks of the streaming attempt.
+    later: lines that wait for the end of their step.
+    steering: messages that may steer the turn.
+    reason: why the turn ended, '' while it is open.
     """
 
     session_id: str

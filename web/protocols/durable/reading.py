@@ -42,7 +42,8 @@ class BadOffset(ValueError):
 class Page(NamedTuple):
     """The appends of one response.
 
-    `place`: where to continue. `closed`: no more appends will come.
+    `place`: where to continue.
+    `closed`: no more appends will come.
     """
 
     appends: list[tuple[int, list[bytes]]]

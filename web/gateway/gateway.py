@@ -91,9 +91,9 @@ class Gateway:
         return views
 
     def session_id(self, caller: Caller, name: str) -> str:
-        """The id of the session that the user means by a name: the user's session with this id, if
-        there is one, else the session to which the user gave or would give this name. Raises
-        Invalid if the name is no valid id.
+        """The id of the session that the user means by a name. If the user has a session with this
+        id, the name means that session. Otherwise it means the session to which the user gave this
+        name, or would give it. Raises Invalid if the name is no valid id.
         """
         self.tail.ready()
         an_id("session_id", name)

@@ -6,7 +6,7 @@ from foldlog.processors.fold.views import initial
 from foldlog.schemas.codec import Entry
 from foldlog.schemas.events import EVENT_TYPES, GenChunk
 from foldlog.tests.schemas.arbitrary import example_of
-from foldlog.web.inspector.saying import sentence
+from foldlog.web.inspector.sentences import sentence
 
 TYPES = [row.cls for row in EVENT_TYPES if row.cls is not GenChunk]
 

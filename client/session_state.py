@@ -1,4 +1,4 @@
-"""Shows the inside of a session: its state, and the requests that it sent to the model."""
+"""The state of a session for Python users, and the requests that it sent to the model."""
 
 import json
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from ..processors.advice.prices import load_prices
 from ..processors.fold.projections.partition import PartitionView
 from ..processors.fold.projections.turn_view import Call
 from ..processors.fold.views import SessionViews
-from .contents import text_of
 from .events import ApprovalAsked, InDoubt, of_line
 from .log_client import LogClient
+from .printable import text_of
 from .show import Request, status_of
 from .spending import session_cost
 from .waiting import asking, doubtful, what_it_waits_for
@@ -21,9 +21,15 @@ PICODOLLARS = Decimal(10) ** -12
 
 
 class Status(StrEnum):
-    """What a session is doing. idle: no turn runs; busy: a turn runs; asks: it waits for an
-    approval; doubt: a person must report whether a call happened; unserved: no worker serves its
-    agent; frozen: a record could not be folded; terminated: it was ended permanently.
+    """What a session is doing.
+
+    idle: no turn runs.
+    busy: a turn runs.
+    asks: it waits for an approval.
+    doubt: a person must report whether a call happened.
+    unserved: no worker serves its agent.
+    frozen: a record could not be folded.
+    terminated: it was ended permanently.
     """
 
     IDLE = "idle"
@@ -112,8 +118,10 @@ def _events(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """A request as it was sent, rebuilt from the log. `body`: its bytes, which are JSON. `agrees`:
-    whether the claim of the model call contains the SHA-256 of these bytes.
+    """A request as it was sent, rebuilt from the log.
+
+    `body`: its bytes, which are JSON.
+    `agrees`: whether the claim of the model call contains the SHA-256 of these bytes.
     """
 
     step: str

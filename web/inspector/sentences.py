@@ -5,7 +5,7 @@ The page shows the event's fields on request.
 
 from typing import Any
 
-from ...client.contents import text_of, whole
+from ...client.printable import text_of, whole
 from ...processors.fold.projections.turn_view import TurnView, find_call
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
