@@ -65,7 +65,8 @@ $(STAMP): requirements.lock pyproject.toml $(wildcard setup.py schemas/_decoder.
 	  "$$found" -m venv $(VENV); \
 	fi
 	@echo "setup: installing the packages of requirements.lock"
-	@$(PIP_INSTALL) --require-hashes -r requirements.lock
+	@$(PIP_INSTALL) --no-compile --require-hashes -r requirements.lock
+	@$(PY) -m compileall -q -j 0 $(VENV)/lib >/dev/null || true  # pip would use one core; some fail
 	@FOLDLOG_COMPILED=no $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	$(BUILD_DECODER)
 	@echo "setup: downloading a local Kafka, about 10 s"

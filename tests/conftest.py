@@ -6,6 +6,7 @@ checkout, so such an import works in any directory and loads a helper once.
 """
 
 import atexit
+import gc
 import logging
 import os
 import signal
@@ -64,6 +65,22 @@ class RootIsNotATestPackage:
 
 def pytest_configure(config):
     config.pluginmanager.register(RootIsNotATestPackage())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Exclude what the collection creates from garbage collection.
+
+    It is a million objects that live until the end. Scanning them again and again took a tenth of
+    the CPU time of the tests.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 # The only settings of the caller that tests get: the mark of .ci/run, and the downloads' place.

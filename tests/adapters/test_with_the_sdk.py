@@ -13,17 +13,18 @@ from foldlog.schemas.topics import topics
 from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.played import PARTITIONS, memory_log, settings_in
 
-agents = pytest.importorskip("agents", reason="the extra openai-agents is not installed")
+
+@pytest.fixture
+def agents():
+    """The SDK, sending no traces. Imported at the top, it would cost every process that collects
+    the tests a second."""
+    sdk = pytest.importorskip("agents", reason="the extra openai-agents is not installed")
+    sdk.set_tracing_disabled(True)
+    yield sdk
+    sdk.set_tracing_disabled(False)
 
 
-@pytest.fixture(autouse=True)
-def no_traces_leave():
-    agents.set_tracing_disabled(True)
-    yield
-    agents.set_tracing_disabled(False)
-
-
-def weather_agent(*steps):
+def weather_agent(agents, *steps):
     from agents.testing import ScriptedModel
 
     @agents.function_tool
@@ -35,10 +36,13 @@ def weather_agent(*steps):
     return agents.Agent(name="helper", model=model, tools=[weather]), model
 
 
-def test_S4_1_a_run_with_a_tool_call_is_stored_and_the_next_run_continues_from_it(tmp_path):
+def test_S4_1_a_run_with_a_tool_call_is_stored_and_the_next_run_continues_from_it(
+    tmp_path, agents
+):
     from agents.testing import ModelStep, assistant_message, function_call
 
     agent, model = weather_agent(
+        agents,
         ModelStep([function_call("weather", {"city": "Oslo"}, call_id="c1")]),
         ModelStep([assistant_message("It rains.")]),
         ModelStep([assistant_message("As I said: rain.")]),
