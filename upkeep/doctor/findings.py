@@ -106,6 +106,8 @@ class Code(StrEnum):
     BUDGET_UNCHECKED = "budget_unchecked"
     USAGE = "usage"
     TIER = "tier"
+    ASKED_IN_MOST_TURNS = "asked_in_most_turns"
+    CRITICAL_IN_THE_MIDDLE = "critical_in_the_middle"
 
 
 class Words(NamedTuple):
@@ -401,6 +403,19 @@ FINDINGS: dict[Code, Words] = {
     ),
     Code.USAGE: Words(_OK, "usage", "agent {agent}: {usage}"),
     Code.TIER: Words(_NOTE, "tiers", "agent {agent}: {usage}", "{remedy}"),
+    Code.ASKED_IN_MOST_TURNS: Words(
+        _NOTE, "placement",
+        "agent {agent}: in {asked} of {turns} turns the model called {tool} {args} and got the "
+        "same {tokens} tokens",
+        "put them into the prompt (Agent(system=...), an instruction file, or core memory): each "
+        "call costs a step",
+    ),
+    Code.CRITICAL_IN_THE_MIDDLE: Words(
+        _NOTE, "placement",
+        "agent {agent}: {line!r} stands in the middle of a system prompt of {tokens} tokens, "
+        "{percent}% from its beginning",
+        "move it to Agent(directive=...), the end of the prompt: models follow the middle least",
+    ),
 }
 
 
