@@ -98,6 +98,12 @@ def test_S3_7_cache_saving_prices_the_tokens_that_the_server_counted():
     assert second.cache_read_tokens == first.cache_write_5m_tokens, "the second step hits"
 
 
+def test_S3_1_a_second_user_reads_what_users_share_from_the_cache():
+    read, whole = caching.read_by_a_second_user()
+    assert 0.8 * whole < read < whole
+    assert f"reads {read:,} of {whole:,}" in caching.cache_saving(turns=2).note
+
+
 def test_S3_7_the_page_about_costs_states_what_the_bench_measures():
     page = (Path(bench.__file__).parents[1] / "docs" / "tokens-and-cost.md").read_text("utf-8")
     shown = dict(re.findall(r"^\| (\d+) \| ([\d.]+) % \|$", page, re.MULTILINE))
