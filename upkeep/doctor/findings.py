@@ -34,6 +34,7 @@ class Code(StrEnum):
     TOPIC_HARMFUL = "topic_harmful"
     TOPICS_OK = "topics_ok"
     TOPICS_OK_ONE_COPY = "topics_ok_one_copy"
+    TOPICS_OK_FLUSHED = "topics_ok_flushed"
     PARTITIONS_READ_ONLY = "partitions_read_only"
     REPLICAS_BEHIND = "replicas_behind"
     PARTITIONS_UNCLAIMED = "partitions_unclaimed"
@@ -180,6 +181,11 @@ FINDINGS: dict[Code, Words] = {
         _OK, "topics",
         "{count} topics have the required properties; one copy of each record, which is lost with "
         "the broker's disk",
+    ),
+    Code.TOPICS_OK_FLUSHED: Words(
+        _OK, "topics",
+        "{count} topics have the required properties; one copy of each record, which is on the "
+        "broker's disk before it is acknowledged",
     ),
     Code.TOPICS_OK: Words(
         _OK, "topics",
