@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..log import LogUnreachable, Settings, environment
-from ..log.settings import unknown_variables
+from ..log.settings import FLUSHED, unknown_variables
 
 if TYPE_CHECKING:
     from ..local.kafka import Broker, BrokerCluster
 
 LOGGER = logging.getLogger("foldlog.client")
 SETTINGS_FILE = "foldlog.toml"
+FLUSHING = {"log.flush.interval.messages": "1"}
+"""Properties of a local broker that writes every record of every topic to its disk at once."""
 SCRIPTED_KEY = "scripted"
 """The API key sent to the scripted model's server, which accepts any key."""
 
@@ -46,7 +48,10 @@ def local_broker(settings: Settings, brokers: int | None = None) -> "Broker | Br
     from ..local.kafka import local_kafka
 
     env = environment.for_children(environment.JAVA)
-    return local_kafka(settings.kafka_dir, settings.cache_dir, brokers=brokers, env=env)
+    properties = FLUSHING if settings.durability == FLUSHED else {}
+    return local_kafka(
+        settings.kafka_dir, settings.cache_dir, brokers=brokers, properties=properties, env=env
+    )
 
 
 def bootstrap_servers(settings: Settings) -> str:

@@ -232,10 +232,12 @@ def points() -> str:
 def matrix() -> str:
     """The state that is read and written at each point of a turn."""
     letters = [point.letter for point in POINTS]
-    rows = [
-        (item.name, item.bucket, *(item.cells.get(each, "") for each in letters), item.others)
-        for item in ITEMS
-    ]
+    rows = []
+    for item in ITEMS:
+        cells = {**{letter: "no" for letter in item.why_not}, **item.cells}
+        reasons = [f"{letter} does not read them: {why}" for letter, why in item.why_not.items()]
+        also = "; ".join(filter(None, [item.others, *reasons]))
+        rows.append((item.name, item.bucket, *(cells.get(each, "") for each in letters), also))
     return _table(("state", "lives for a", *letters, "also"), rows)
 
 

@@ -39,9 +39,10 @@ SESSION_CACHE_MB = 256
 SECRET_BYTES_MIN = 32
 """The shortest secret of the gateway. RFC 7518 requires a key of this size to sign with SHA-256."""
 
-LOCAL, REPLICATED = DURABILITIES = ("local", "replicated")
+LOCAL, FLUSHED, REPLICATED = DURABILITIES = ("local", "flushed", "replicated")
 """What processes require of topics: that they exist, or also that no acknowledged record is lost
-with a broker (docs/decisions/0049-a-replicated-log-is-required-away-from-one-machine.md).
+when the machine loses power, or with a broker
+(docs/decisions/0049-a-replicated-log-is-required-away-from-one-machine.md).
 """
 
 REPLICAS, IN_SYNC_MIN, REPLICAS_MAX = 3, 2, 15
@@ -87,8 +88,9 @@ class Settings:
     changes it later.
     """
     durability: Annotated[str | None, Row(words=DURABILITIES)] = None
-    """`replicated`: processes start only on topics that lose no acknowledged record with a broker,
-    see docs/operation.md; `local`: on any.
+    """`replicated`: processes start only on topics that lose no acknowledged record with a broker;
+    `flushed`: only on topics that lose none when the machine loses power; `local`: on any. See
+    docs/operation.md.
     Default: `local` on a single loopback address, such as that of `foldlog up`; else `replicated`.
     """
     replication_factor: Annotated[int | None, whole(1, REPLICAS_MAX)] = None
@@ -281,22 +283,22 @@ class Settings:
         durability = self.durability
         if durability is None:
             durability = LOCAL if _is_one_loopback(self.bootstrap_servers) else REPLICATED
-        required = durability == REPLICATED
-        factor = self.replication_factor or (REPLICAS if required else 1)
-        in_sync = self.min_insync_replicas or (min(IN_SYNC_MIN, factor) if required else 1)
+        replicated = durability == REPLICATED
+        factor = self.replication_factor or (REPLICAS if replicated else 1)
+        in_sync = self.min_insync_replicas or (min(IN_SYNC_MIN, factor) if replicated else 1)
         if in_sync > factor:
             raise SettingsError(
                 f"min_insync_replicas is {in_sync} and replication_factor {factor}: no more "
                 "replicas can be in sync than there are. Lower the first or raise the second."
             )
-        if required and in_sync < IN_SYNC_MIN:
+        if replicated and in_sync < IN_SYNC_MIN:
             raise SettingsError(
                 f"replication_factor is {factor} and min_insync_replicas {in_sync}, but durability "
                 f"is {REPLICATED!r}, which needs {IN_SYNC_MIN} or more of both: otherwise a record "
                 f"can be lost with one broker. Raise them, or set durability to {LOCAL!r} "
                 "(FOLDLOG_DURABILITY) if one copy is enough."
             )
-        return Replication(factor, in_sync, required)
+        return Replication(factor, in_sync, durability != LOCAL, durability == FLUSHED)
 
     @property
     def secret_variables(self) -> tuple[str, ...]:

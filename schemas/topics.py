@@ -41,12 +41,14 @@ class Replication(NamedTuple):
 
     factor: the replicas of each partition. in_sync_min: how many replicas must have a record before
     it is acknowledged. required: whether processes refuse to start on a topic with weaker
-    properties than its definition, because it could lose acknowledged records.
+    properties than its definition, because it could lose acknowledged records. flushed: whether a
+    broker writes each record to its disk before it is acknowledged.
     """
 
     factor: int = 1
     in_sync_min: int = 1
     required: bool = False
+    flushed: bool = False
 
 
 ONE_REPLICA = Replication()
@@ -75,6 +77,8 @@ class TopicSpec:
         """Every topic property that the cluster must have."""
         in_sync = str(self.replication.in_sync_min)
         wanted = {"cleanup.policy": self.cleanup, IN_SYNC_MIN: in_sync, **self.config}
+        if self.replication.flushed:
+            wanted[FLUSH_MESSAGES] = "1"
         if self.cleanup == "delete":
             wanted["retention.ms"] = str(self.retention_ms)
             wanted["retention.bytes"] = "-1"
@@ -83,6 +87,9 @@ class TopicSpec:
 
 PARTITION_COUNT, REPLICATION_FACTOR = "number of partitions", "replication factor"
 """What a topic has besides its properties."""
+
+FLUSH_MESSAGES = "flush.messages"
+"""After how many records a broker flushes a partition, by default by the operating system only."""
 
 IN_SYNC_MIN = "min.insync.replicas"
 BATCH_BYTES = "max.message.bytes"

@@ -110,6 +110,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     read, most = edge.client().read_blob, None if whole else check_budget.SHOWN_MAX
     yield from check_budget.budget_mistakes(everything, read, date.today(), most)
     yield from check_usage.usage(everything, read, whole=whole)
+    yield from check_usage.placement(everything, read)
 
 
 def _worker(worker: WorkerInfo) -> Iterator[Finding]:

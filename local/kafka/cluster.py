@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from . import node
 from .broker import (
@@ -234,11 +235,12 @@ def local_kafka(
     cache_dir: Path,
     *,
     brokers: int | None = None,
+    properties: Mapping[str, str] = MappingProxyType({}),
     env: Mapping[str, str] | None = None,
 ) -> Broker | BrokerCluster:
     """The local Kafka of a directory, running or not. brokers: their number, or None for that of
-    the directory (1 if it is new). Raises BrokerFailed if the directory has another number of
-    brokers.
+    the directory (1 if it is new). `properties` are added to those of a broker that starts. Raises
+    BrokerFailed if the directory has another number of brokers.
     """
     shared = read_shared(directory)
     present = len(shared[1]) if shared else 1 if (directory / node.DATA).exists() else None
@@ -250,5 +252,7 @@ def local_kafka(
             f"another directory: foldlog --home DIR up --brokers {wanted}"
         )
     if wanted == 1:
-        return Broker(dir=directory, cache_dir=cache_dir, env=env)
-    return BrokerCluster(dir=directory, cache_dir=cache_dir, size=wanted, env=env)
+        return Broker(dir=directory, cache_dir=cache_dir, properties=properties, env=env)
+    return BrokerCluster(
+        dir=directory, cache_dir=cache_dir, size=wanted, properties=properties, env=env
+    )

@@ -28,7 +28,7 @@ BLOCK_TOKENS_MIN = 200  # a smaller block is not worth the effort
 
 # Tools that are needed however rarely they are called: the tool search itself, the tools that
 # notices in results name, and the tool that ends a turn.
-_NOT_JUDGED = (FIND, USE, "read_result", "complete")
+NOT_JUDGED = (FIND, USE, "read_result", "complete")
 _INDEX, _INDEX_TOOLS = "memory index", ("load_memory", "search_memory")
 _CALLS = ("call", "asks")  # kinds of transcript lines; a call that was refused at once has no line
 PREFIXES_CACHED = 1_000  # prefixes whose part names are cached
@@ -136,7 +136,7 @@ def _judged(use: Use, *, least: float = 0.0, below: float = 2.0) -> bool:
     """Whether a block's share is at least `least` and less than `below`, and the sample is large
     enough to judge the share.
     """
-    if use.turns < TURNS_MIN or use.share is None or use.name in _NOT_JUDGED:
+    if use.turns < TURNS_MIN or use.share is None or use.name in NOT_JUDGED:
         return False
     return least <= use.share < below
 

@@ -21,6 +21,9 @@ WHERE = {
 
 FILES = tuple(WHERE)
 MEMORY = ("core", "index")
+USER = "user"
+"""The layer of files that differs by user, like memory."""
+
 
 class Layer(NamedTuple):
     """One text. `name`: one of FILES or MEMORY. `source`: the name of the file, without directories

@@ -10,12 +10,13 @@ machine and in every process.
 """
 
 import json
+from functools import lru_cache
 from typing import NamedTuple
 
 from ...schemas.canonical import compact
 from ..agent import Agent
 from .frames import framed, unframed
-from .layers import FILES, MEMORY, Layer, Layers
+from .layers import FILES, MEMORY, USER, Layer, Layers
 
 FILES_PREFACE = (
     "The following instruction files apply, from the most general to the closest to the work. "
@@ -62,6 +63,20 @@ def layers_of(system: bytes) -> Layers | None:
         return None
     found = (_layer(text) for text in texts if isinstance(text, str))
     return Layers(tuple(layer for layer in found if layer is not None))
+
+
+@lru_cache(maxsize=64)
+def shared_blocks(system: tuple[str, ...]) -> int:
+    """How many blocks of a system prompt come before the first one that differs by user: the user's
+    own instruction file, or memory. All of them, if none differs. `system`: blocks as JSON texts.
+    """
+    for number, block in enumerate(system):
+        text = json.loads(block).get("text")
+        layer = _layer(text) if isinstance(text, str) else None
+        if text == MEMORY_PREFACE or (layer is not None and layer.name in (*MEMORY, USER)):
+            after_preface = number and json.loads(system[number - 1]).get("text") == FILES_PREFACE
+            return number - after_preface
+    return len(system)
 
 
 def _file(layer: Layer) -> str:

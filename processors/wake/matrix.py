@@ -5,6 +5,8 @@ read and write it. A test plays real histories, records which state the code tou
 and compares the record with this file. The docs are generated from this file; no decision reads it.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -91,6 +93,7 @@ class Item(NamedTuple):
 
     kept_in: fields of the views, or storage outside of the views (`memory.`, `files`). cells: R, W
     or RW for each point that touches the item. others: readers and writers outside of all points.
+    why_not: why a point where one would expect a read does not read the item.
     """
 
     name: str
@@ -98,6 +101,7 @@ class Item(NamedTuple):
     kept_in: tuple[str, ...]
     cells: dict[str, str]
     others: str = ""
+    why_not: Mapping[str, str] = MappingProxyType({})
 
 
 BUCKETS = ("step", "turn", "session", "across")
@@ -153,8 +157,9 @@ ITEMS = (
         "across",
         ("memory.todos",),
         {"A": "R", "D": "RW"},
-        "sent as a reminder at the first step of a turn when they changed; the last one done moves "
-        "the phase, by the tool that marks it",
+        "changed ones are sent as a reminder at the first step of a turn",
+        {"B": "a later change is in the result of the tool that made it",
+         "F": "the tool that marks the last one done moves the phase, which is in the log"},
     ),
     Item(
         "resume summary",

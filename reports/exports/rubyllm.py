@@ -1,13 +1,15 @@
-"""Exports RubyLLM's `acts_as_chat` rows: chats, messages, tool_calls, models.
+"""Exports RubyLLM's `acts_as_chat` rows: chats, messages, tool_calls, models, attachments.
 
 Rows are in the order of the model's context: a message comes at the point at which the model first
 got it, and each call is followed by its result. So RubyLLM can send a loaded chat as a request.
-Tokens, thinking and signatures are in RubyLLM's columns. All other data is unchanged in columns
-whose names begin with `foldlog_`.
+Tokens, thinking and signatures are in RubyLLM's columns, and attachments are rows of Rails' Active
+Storage. All other data is unchanged in columns whose names begin with `foldlog_`.
 """
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator
+from hashlib import md5
 from typing import Any
 
 from ...client.printable import plain, text_of
@@ -15,9 +17,9 @@ from ...processors.advice.prices import PICO_PER_USD, PriceTable
 from ...processors.fold.projections.context_view import Fragment
 from ...processors.fold.projections.transcript import Line
 from ...schemas.codec import Entry
-from ...schemas.events.parts import Body
+from ...schemas.events.parts import BlobRef, Body
 from ...schemas.ids import call_key
-from .blocks import Contents, blocks, strict_json, text_of as decoded, time
+from .blocks import Block, Contents, blocks, strict_json, text_of as decoded, time
 from .facts import CallFacts, SessionFacts
 from .reading import Read
 from .rows import message_lines
@@ -25,6 +27,8 @@ from .sqlite_file import Tables, json_text, schema
 
 PROVIDER = "anthropic"
 NOT_SENT = 1 << 62  # a message that was in no request comes last
+SERVICE = "local"
+"""The name of Rails' disk service in `config/storage.yml`."""
 _ANSWERS = ("assistant", "partial")
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -38,12 +42,15 @@ def fill(read: Read, tables: Tables, contents: Contents, prices: PriceTable) -> 
 
 
 class _Writer:
-    """Writes chats. It records which models already have a row and which call ids are taken."""
+    """Writes chats. It records which models and files already have a row, and which call ids are
+    taken.
+    """
 
     def __init__(self, tables: Tables, contents: Contents, prices: PriceTable) -> None:
         self._tables, self._contents, self._prices = tables, contents, prices
         self._models: dict[str, int] = {}
         self._labels: set[str] = set()
+        self._files: dict[tuple[str, str, str], int] = {}
 
     def chat(self, facts: SessionFacts) -> None:
         """Write a session and everything in it."""
@@ -95,7 +102,8 @@ class _Writer:
         attempt = known.event.attempt if known is not None else 0
         model = None if is_user else self._model(facts, line, known)
         spent = facts.views.ledger.spent.last((line.turn, line.step, attempt))
-        thoughts = [b for b in blocks(content or b"") if b.kind == "thinking"]
+        found = blocks(content or b"")
+        thoughts = [block for block in found if block.kind == "thinking"]
         signatures = [b.text("signature") for b in thoughts if b.text("signature")]
         status = "partial" if line.kind == "partial" else "complete"
         if is_user and not was_sent:
@@ -106,7 +114,7 @@ class _Writer:
             role = entry.event.role if entry is not None else "user"
         row = self._tables.add("messages", {
             **_message(chat, role, _stamp(time(line.at))),
-            "content": None if content is None else text_of(content),
+            "content": None if content is None else _texts(found),
             "thinking_text": "".join(b.text("thinking") or "" for b in thoughts) or None,
             "thinking_signature": signatures[-1] if signatures else None,
             "input_tokens": spent.input_tokens if spent and not is_user else None,
@@ -119,7 +127,43 @@ class _Writer:
             "foldlog_status": "missing" if content is None else status,
             "foldlog_blocks": decoded(content) if content is not None else _reference(line),
         })
+        self._attachments(row, found, _stamp(time(line.at)))
         return model, row
+
+    def _attachments(self, message: int, found: list[Block], stamp: str) -> None:
+        """Write the files of a message. Active Storage attaches a file to a message once."""
+        attached = {
+            self._file(ref, block.text("title"), stamp): None
+            for block in found if (ref := block.attachment()) is not None
+        }
+        for file in attached:
+            self._tables.add("active_storage_attachments", {
+                "name": "attachments",
+                "record_type": "Message",
+                "record_id": message,
+                "blob_id": file,
+                "created_at": stamp,
+            })
+
+    def _file(self, ref: BlobRef, title: str | None, stamp: str) -> int:
+        """The id of a file's row. Equal content with another name or type is another file."""
+        filename = title or "attachment." + ref.media_type.partition("/")[2]
+        identity = (ref.sha256, filename, ref.media_type)
+        if identity not in self._files:
+            data, same = self._contents.blob(ref), sum(ref.sha256 in one for one in self._files)
+            self._files[identity] = self._tables.add("active_storage_blobs", {
+                "key": f"{ref.sha256}-{same}" if same else ref.sha256,
+                "filename": filename,
+                "content_type": ref.media_type,
+                "metadata": json_text({"identified": True}),
+                "service_name": SERVICE,
+                "byte_size": ref.bytes if data is None else len(data),
+                "checksum": None if data is None else _checksum(data),
+                "created_at": stamp,
+                "foldlog_sha256": ref.sha256,
+                "foldlog_data": data,
+            })
+        return self._files[identity]
 
     def _model(self, facts: SessionFacts, line: Line, known: Entry | None) -> int | None:
         name = getattr(known.event, "model", "") if known is not None else ""
@@ -231,6 +275,16 @@ def _in_order(facts: SessionFacts) -> Iterator[tuple[int, Line, bool] | Fragment
 
 def _message(chat: int, role: str, stamp: str) -> dict[str, Any]:
     return {"chat_id": chat, "role": role, "created_at": stamp, "updated_at": stamp}
+
+
+def _texts(found: list[Block]) -> str:
+    """The text of the text blocks. Attachments have rows of their own."""
+    return "".join(block.text("text") or "" for block in found if block.kind == "text")
+
+
+def _checksum(data: bytes) -> str:
+    """The checksum that Active Storage compares with the file."""
+    return b64encode(md5(data, usedforsecurity=False).digest()).decode()
 
 
 def _reference(line: Line) -> str | None:

@@ -80,3 +80,39 @@ CREATE TABLE tool_calls (
 CREATE UNIQUE INDEX index_tool_calls_on_tool_call_id ON tool_calls (tool_call_id);
 CREATE INDEX index_tool_calls_on_name ON tool_calls (name);
 CREATE INDEX index_tool_calls_on_message_id ON tool_calls (message_id);
+
+-- Active Storage of Rails 8: `has_many_attached :attachments` of a message.
+CREATE TABLE active_storage_blobs (
+  id INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL,
+  key VARCHAR NOT NULL,
+  filename VARCHAR NOT NULL,
+  content_type VARCHAR,
+  metadata TEXT CHECK (json_valid(metadata)),
+  service_name VARCHAR NOT NULL,
+  byte_size BIGINT NOT NULL,
+  checksum VARCHAR,
+  created_at DATETIME(6) NOT NULL,
+  foldlog_sha256 VARCHAR NOT NULL,
+  foldlog_data BLOB
+);
+CREATE UNIQUE INDEX index_active_storage_blobs_on_key ON active_storage_blobs (key);
+
+CREATE TABLE active_storage_attachments (
+  id INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL,
+  name VARCHAR NOT NULL,
+  record_type VARCHAR NOT NULL,
+  record_id BIGINT NOT NULL,
+  blob_id BIGINT NOT NULL REFERENCES active_storage_blobs (id),
+  created_at DATETIME(6) NOT NULL
+);
+CREATE INDEX index_active_storage_attachments_on_blob_id ON active_storage_attachments (blob_id);
+CREATE UNIQUE INDEX index_active_storage_attachments_uniqueness
+  ON active_storage_attachments (record_type, record_id, name, blob_id);
+
+CREATE TABLE active_storage_variant_records (
+  id INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL,
+  blob_id BIGINT NOT NULL REFERENCES active_storage_blobs (id),
+  variation_digest VARCHAR NOT NULL
+);
+CREATE UNIQUE INDEX index_active_storage_variant_records_uniqueness
+  ON active_storage_variant_records (blob_id, variation_digest);

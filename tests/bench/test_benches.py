@@ -5,6 +5,7 @@ The peers' environment is not required: without it, their benches must name what
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from hashlib import sha256
@@ -95,6 +96,19 @@ def test_S3_7_cache_saving_prices_the_tokens_that_the_server_counted():
     first, second, *_ = caching.spent_on(2)
     assert first.cache_read_tokens == 0 < first.cache_write_5m_tokens
     assert second.cache_read_tokens == first.cache_write_5m_tokens, "the second step hits"
+
+
+def test_S3_1_a_second_user_reads_what_users_share_from_the_cache():
+    read, whole = caching.read_by_a_second_user()
+    assert 0.8 * whole < read < whole
+    assert f"reads {read:,} of {whole:,}" in caching.cache_saving(turns=2).note
+
+
+def test_S3_7_the_page_about_costs_states_what_the_bench_measures():
+    page = (Path(bench.__file__).parents[1] / "docs" / "tokens-and-cost.md").read_text("utf-8")
+    shown = dict(re.findall(r"^\| (\d+) \| ([\d.]+) % \|$", page, re.MULTILINE))
+    assert shown.keys() == {"20", str(caching.TURNS)}
+    assert shown["20"] == f"{caching.cache_saving(turns=20).ratio:.1%}"[:-1]
 
 
 def test_context_flatness_compares_the_sizes_in_its_note():

@@ -1,4 +1,4 @@
-"""docs/README.md lists every page; links between pages, and paths of code in pages, exist."""
+"""docs/README.md lists every page; links between pages, paths of code and tests in pages exist."""
 
 import re
 
@@ -13,6 +13,7 @@ _CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 _ROOMS = ("schemas|log|producers|processors|client|reports|web|upkeep|adapters|testing|cli|local|"
           "tests|bench|examples|deploy")
 _PATH = re.compile(rf"`((?:{_ROOMS})/[\w./*-]+)`")
+_TEST = re.compile(r"`(test_\w+)`")
 WRITTEN = {"bench/results.json", "bench/.venv"}  # created by commands
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -56,3 +57,10 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
 def test_every_path_of_code_that_a_page_names_exists(page):
     named = set(_PATH.findall(_text(page))) - WRITTEN
     assert [path for path in sorted(named) if not list(ROOT.glob(path.rstrip("/")))] == []
+
+
+def test_S1_every_test_that_a_page_names_exists():
+    named = {name for page in PAGES for name in _TEST.findall(_text(page))}
+    files = [path for path in all_paths() if path.startswith("tests/") and path.endswith(".py")]
+    written = set(re.findall(r"^ *def (test_\w+)", "\n".join(map(_text, files)), re.MULTILINE))
+    assert named and sorted(named - written) == []

@@ -21,6 +21,8 @@ from foldlog.tests.golden.golden import (
 )
 from foldlog.tests.golden.record import PLAYS
 
+SAME_BYTES = ("window-3",)  # window-4 differs only where the prompt has what differs by user
+
 
 @pytest.mark.parametrize("name", names())
 def test_S2_10_a_recorded_session_folds_to_its_recorded_outcome(name):
@@ -41,7 +43,7 @@ def test_S2_11_any_past_request_is_rebuilt_and_matches_the_hash_in_its_claim(nam
         event = entry_of(record).event
         if hasattr(event, "request_sha256"):
             builders.add(event.builder)
-            if event.builder == then["builder"]:
+            if event.builder in (then["builder"], *SAME_BYTES):
                 claims[f"{event.turn}.{event.step}"] = event.request_sha256
     assert bool(builders) == bool(then["requests"]), "a session without requests has no claims"
     assert claims or then["builder"] not in builders

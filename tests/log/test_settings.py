@@ -113,21 +113,24 @@ def test_every_setting_has_a_variable():
 @pytest.mark.parametrize(
     ("servers", "replication"),
     [
-        (None, (1, 1, False)),
-        ("127.0.0.1:19092", (1, 1, False)),
-        ("localhost:19092", (1, 1, False)),
-        ("PLAINTEXT://[::1]:19092", (1, 1, False)),
-        ("127.0.0.1:1,127.0.0.1:3,127.0.0.1:5", (3, 2, True)),
-        ("kafka-1:9092", (3, 2, True)),
-        ("10.0.0.1:9092", (3, 2, True)),
+        (None, (1, 1, False, False)),
+        ("127.0.0.1:19092", (1, 1, False, False)),
+        ("localhost:19092", (1, 1, False, False)),
+        ("PLAINTEXT://[::1]:19092", (1, 1, False, False)),
+        ("127.0.0.1:1,127.0.0.1:3,127.0.0.1:5", (3, 2, True, False)),
+        ("kafka-1:9092", (3, 2, True, False)),
+        ("10.0.0.1:9092", (3, 2, True, False)),
     ],
 )
 def test_one_replica_is_enough_only_on_a_single_broker_of_this_machine(servers, replication):
     env = {**ENV, **({"KAFKA_BOOTSTRAP_SERVERS": servers} if servers else {})}
     assert Settings.load(env).replication == replication
     local = Settings.load({**env, "FOLDLOG_DURABILITY": "local"})
-    assert local.replication == (1, 1, False)
-    assert Settings.load({**env, "FOLDLOG_DURABILITY": "replicated"}).replication == (3, 2, True)
+    assert local.replication == (1, 1, False, False)
+    replicated = Settings.load({**env, "FOLDLOG_DURABILITY": "replicated"})
+    assert replicated.replication == (3, 2, True, False)
+    flushed = Settings.load({**env, "FOLDLOG_DURABILITY": "flushed"})
+    assert flushed.replication == (1, 1, True, True)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +139,7 @@ def test_one_replica_is_enough_only_on_a_single_broker_of_this_machine(servers, 
         ({"replication_factor": 1}, "2 or more of both.*FOLDLOG_DURABILITY"),
         ({"min_insync_replicas": 1}, "2 or more of both"),
         ({"replication_factor": 2, "min_insync_replicas": 3}, "no more replicas can be in sync"),
-        ({"durability": "high"}, "durability must be local or replicated"),
+        ({"durability": "high"}, "durability must be local or flushed or replicated"),
         ({"replication_factor": 16}, "whole number 1 to 15"),
     ],
 )
@@ -147,7 +150,7 @@ def test_contradictory_replication_is_refused(given, message):
 
 def test_two_replicas_of_which_both_acknowledge_are_allowed():
     flags = {"bootstrap_servers": "kafka-1:9092", "replication_factor": 2}
-    assert Settings.load(ENV, None, flags).replication == (2, 2, True)
+    assert Settings.load(ENV, None, flags).replication == (2, 2, True, False)
 
 
 def test_an_empty_variable_is_not_set():

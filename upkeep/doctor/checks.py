@@ -87,7 +87,8 @@ def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
         )
     if not report.missing and not report.differs:
         count, copies, least = len(report.same), replication.factor, replication.in_sync_min
-        code = Code.TOPICS_OK_ONE_COPY if copies == 1 else Code.TOPICS_OK
+        one_copy = Code.TOPICS_OK_FLUSHED if replication.flushed else Code.TOPICS_OK_ONE_COPY
+        code = one_copy if copies == 1 else Code.TOPICS_OK
         yield found(code, count=count, copies=copies, in_sync_min=least)
     yield from _replicas_behind(report.behind)
     if not report.missing:

@@ -51,6 +51,7 @@ class Code(StrEnum):
     TOPIC_HARMFUL = "topic_harmful"
     TOPICS_OK = "topics_ok"
     TOPICS_OK_ONE_COPY = "topics_ok_one_copy"
+    TOPICS_OK_FLUSHED = "topics_ok_flushed"
     PARTITIONS_READ_ONLY = "partitions_read_only"
     REPLICAS_BEHIND = "replicas_behind"
     PARTITIONS_UNCLAIMED = "partitions_unclaimed"
@@ -123,6 +124,8 @@ class Code(StrEnum):
     BUDGET_UNCHECKED = "budget_unchecked"
     USAGE = "usage"
     TIER = "tier"
+    ASKED_IN_MOST_TURNS = "asked_in_most_turns"
+    CRITICAL_IN_THE_MIDDLE = "critical_in_the_middle"
 
 
 class TopicRemedy(StrEnum):
@@ -207,6 +210,11 @@ FINDINGS: dict[Code, Words] = {
         _OK, "topics",
         "{count} topics have the required properties; one copy of each record, which is lost with "
         "the broker's disk",
+    ),
+    Code.TOPICS_OK_FLUSHED: Words(
+        _OK, "topics",
+        "{count} topics have the required properties; one copy of each record, which is on the "
+        "broker's disk before it is acknowledged",
     ),
     Code.TOPICS_OK: Words(
         _OK, "topics",
@@ -432,6 +440,19 @@ FINDINGS: dict[Code, Words] = {
     ),
     Code.USAGE: Words(_OK, "usage", "agent {agent}: {usage_measured}"),
     Code.TIER: Words(_NOTE, "tiers", "agent {agent}: {advice.use}", "{advice.do}"),
+    Code.ASKED_IN_MOST_TURNS: Words(
+        _NOTE, "placement",
+        "agent {agent}: in {asked} of {turns} turns the model called {tool} {args} and got the "
+        "same {tokens} tokens",
+        "put them into the prompt (Agent(system=...), an instruction file, or core memory): each "
+        "call costs a step",
+    ),
+    Code.CRITICAL_IN_THE_MIDDLE: Words(
+        _NOTE, "placement",
+        "agent {agent}: {line!r} stands in the middle of a system prompt of {tokens} tokens, "
+        "{percent}% from its beginning",
+        "move it to Agent(directive=...), the end of the prompt: models follow the middle least",
+    ),
 }
 
 TOPIC_REMEDIES: dict[TopicRemedy, str] = {

@@ -356,6 +356,16 @@ def test_topics_that_may_lose_records_stop_the_start_and_have_their_commands(she
     assert plan.code == 1 and not plan.out and "start more brokers" in plan.err
 
 
+def test_S2_13_topics_that_are_not_flushed_stop_the_start_and_have_their_command(shell):
+    shell.settings = replace(shell.settings, durability="flushed")
+    applied = shell("topics apply")
+    assert applied.code == 1 and "flush.messages is unset, wanted 1" in applied.out
+    assert "--add-config flush.messages=1" in applied.out
+    refused = shell("worker --supervise")
+    assert refused.code == 3 and "flush.messages" in refused.err
+    assert "PROBLEM topics: session-events: flush.messages" in shell("doctor").out
+
+
 def test_nothing_is_reassigned_if_every_partition_has_its_replicas(shell):
     plan = shell("topics reassignment")
     assert plan.code == 1 and not plan.out and "nothing to reassign" in plan.err

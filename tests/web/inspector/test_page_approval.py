@@ -7,6 +7,7 @@ import re
 import unicodedata
 from hashlib import sha256
 
+import httpx
 import pytest
 from playwright.sync_api import expect
 
@@ -15,6 +16,7 @@ from foldlog.log.blobs import BlobStore
 from foldlog.schemas import events as ev
 from foldlog.tests.kit.browser_fixture import DESK, PHONE
 from foldlog.tests.kit.played import USAGE, text_block
+from foldlog.tests.kit.waiting import until
 from foldlog.tests.web.inspector.judges import CONTRASTS, UNNAMED
 
 MODULE = "import('/inspector/static/visible.js')"
@@ -166,6 +168,8 @@ def test_E11_arguments_in_the_blob_store_are_shown_whole_or_not_allowed(place, u
     expect(allow(page)).to_be_disabled()
     gone = ev.BlobRef(sha256="0" * 64, bytes=100_000, media_type="application/json")
     asking_with(place, "lost-args", ev.Body(ref=gone), args)
+    known = f"{url}/inspector/api/sessions/lost-args/moment"
+    until("the gateway knows the session", lambda: httpx.get(known).status_code == 200)
     page.goto(f"{url}/#/s/lost-args")
     card(page).get_by_text("The arguments cannot be shown").wait_for()
     expect(allow(page)).to_have_count(0)
