@@ -8,7 +8,7 @@ when that is worth it. `Budget` computes each part at most once; each wake makes
 from collections.abc import Callable
 from enum import StrEnum
 from itertools import product
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from ...schemas.enums import WhenBusy
 from ...schemas.tokens import NEW, estimate, family_of
@@ -315,15 +315,23 @@ def _grew(views: SessionViews) -> float:
 T = TypeVar("T")
 
 
-class _Once(Generic[T]):
+class Once(Generic[T]):
     """A property that is computed once. The one of functools takes a lock in Python 3.11, and a
     worker makes a budget for every session that it writes."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
-        self._compute, self._name, self.__doc__ = compute, compute.__name__, compute.__doc__
+        self.compute, self._name, self.__doc__ = compute, compute.__name__, compute.__doc__
 
-    def __get__(self, budget: Any, owner: type) -> T:
-        value = budget.__dict__[self._name] = self._compute(budget)
+    @overload
+    def __get__(self, budget: None, owner: type) -> "Once[T]": ...
+
+    @overload
+    def __get__(self, budget: "Budget", owner: type) -> T: ...
+
+    def __get__(self, budget: Any, owner: type) -> Any:
+        if budget is None:  # Budget.works
+            return self
+        value = budget.__dict__[self._name] = self.compute(budget)
         return value
 
 
@@ -333,12 +341,12 @@ class Budget:
     def __init__(self, views: SessionViews, rules: Rules) -> None:
         self._views, self._rules = views, rules
 
-    @_Once
+    @Once
     def plan(self) -> Plan:
         """The plan of the next request."""
         return plan(self._views, self._rules)
 
-    @_Once
+    @Once
     def _tokens_with_candidate(self) -> int:
         """Estimated tokens of the next request if it also adopted the candidate."""
         planned, candidate = self.plan, self._views.compaction.candidate
@@ -347,13 +355,13 @@ class Budget:
         saved = saving(self._views, candidate, planned.compacted_upto)
         return planned.tokens - max(0, saved)
 
-    @_Once
+    @Once
     def needs_room(self) -> bool:
         """Whether the next request is too long even with the candidate, so that no step can run."""
         too_many = self._tokens_with_candidate > self._rules.limits.hard_tokens
         return too_many or must_shorten(self._views)
 
-    @_Once
+    @Once
     def best_cut(self) -> int | None:
         """The cut at which the next summary would end, or None. Everything after it is kept
         verbatim.
@@ -385,7 +393,7 @@ class Budget:
             return end
         return cut
 
-    @_Once
+    @Once
     def works(self) -> list[Due]:
         """The background work that is due and not claimed."""
         view, turn, rules = self._views.background, self._views.turn, self._rules

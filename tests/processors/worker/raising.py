@@ -1,10 +1,8 @@
 """Bugs in the work on one session: functions of WAKE and of the request that raise for it."""
 
-from functools import cached_property
-
 from foldlog.processors.request.rendered import Renderings
 from foldlog.processors.wake import budget, facts
-from foldlog.processors.wake.budget import Budget
+from foldlog.processors.wake.budget import Budget, Once
 from foldlog.processors.worker import worker as worker_module
 from foldlog.tests.kit.manual_worker import SESSION
 
@@ -12,8 +10,8 @@ from foldlog.tests.kit.manual_worker import SESSION
 def fails_for_session(monkeypatch, owner, name) -> list[bool]:
     """Lets a function raise for one session, as long as the list has a member."""
     before, active = getattr(owner, name), [True]
-    is_property = isinstance(before, cached_property)
-    call = before.func if is_property else before
+    is_property = isinstance(before, Once)
+    call = before.compute if is_property else before
 
     def raising(*args, **kwargs):
         found = (arg._views if isinstance(arg, Budget) else arg for arg in args)
