@@ -187,8 +187,9 @@ class Agent:
                 raise ValueError(f"agent {self.name}: {wrong}")
 
     def _check_cache_marks(self) -> None:
-        """Rejects a cache mark inside a parameter. A request may have four, and foldlog sets up to
-        four. The property `cache_control` of an output schema is no mark."""
+        """Rejects a cache mark inside a parameter. A request may have at most four cache marks, and
+        foldlog sets up to four itself. The property `cache_control` of an output schema is no
+        mark."""
         layer: list[Any] = [json.loads(self._params)]
         while layer:
             maps = [value for value in layer if isinstance(value, dict)]

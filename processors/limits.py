@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class Limits:
     """An agent's limits. Every duration is in milliseconds, every size in tokens."""
 
-    model_attempts: int = 5  # counts crashes too: a request may be what kills its worker
+    model_attempts: int = 5  # crashes count too, because the request itself may kill its worker
     tool_attempts: int = 3  # for pure and idempotent tools; a `once` tool has one attempt
     steps: int = 50  # model calls of one turn
     stall_timeout_ms: int = 60_000  # after this long without a sign of life the attempt is lost

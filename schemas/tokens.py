@@ -24,8 +24,8 @@ FAMILIES = (OLD, NEW)
 CHARS_PER_TOKEN = {OLD: 3.4, NEW: 2.6}
 """Measured characters of English prose per token, for texts of which only the size is known."""
 ABSURD_TIMES = 3
-"""An estimate of text is at most 22 % too low. The rest is for what has no text, such as hidden
-thinking, and for the provider's own tools, which may read the context several times."""
+"""An estimate of text is at most 22 % too low. The rest allows for content without text, such as
+hidden thinking, and for the provider's own tools, which may read the context several times."""
 ABSURD_MORE = 4_000
 """For what a provider adds to a short request: its own prompts, or images of unknown size."""
 

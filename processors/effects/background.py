@@ -78,7 +78,8 @@ class BackgroundWorks:
         return _claimed(views, obligation).claim
 
     def begin(self, due: Due) -> None:
-        """See `Kind`. If what the work needs is lost, the conversation continues without it."""
+        """See `Kind`. If content that the work needs is lost, the conversation continues without
+        the result of the work."""
         work = _claimed(due.views, due.obligation)
         lost, task = "", None
         try:

@@ -2,12 +2,13 @@
 
 A request of the dead owner may still be under way. So the answer "it happened" counts at once, and
 "it did not happen" counts only once the deadline and the margin have passed. Until then a worker
-asks a few times, with growing pauses. It keeps this in memory: a worker that takes over asks again.
+asks a few times, with growing pauses. The times of the questions are kept in memory only, so a
+worker that takes over asks again.
 """
 
 from .ports import EffectId
 
-PAUSES_MS = (5_000, 20_000, 60_000)  # after the first early question, the second and the third
+PAUSES_MS = (5_000, 20_000, 60_000)  # before the second, third and each later question
 
 
 class EarlyAsks:
@@ -17,7 +18,7 @@ class EarlyAsks:
         self._asked: dict[EffectId, tuple[int, int]] = {}  # how many, and when the next is due
 
     def is_due(self, effect: EffectId, now: int) -> bool:
-        """Whether to ask now (Unix ms)."""
+        """Whether a question is due at the time `now` (Unix ms)."""
         return effect not in self._asked or now >= self._asked[effect][1]
 
     def record(self, effect: EffectId, now: int, ended_at: int) -> None:

@@ -33,7 +33,8 @@ NOT_BEGUN = "not_begun"  # the error of a claim that was read back too late
 
 
 class Due(NamedTuple):
-    """An obligation, the views that owe it, the session's agent, and the worker's time (Unix ms).
+    """Pending work: the row of WAKE, the session's views and agent, and the worker's time (Unix
+    ms).
     `partition`: the number of the session's partition."""
 
     views: SessionViews
@@ -94,8 +95,9 @@ class Kind(Protocol):
     claims: frozenset[Action]
 
     def claim(self, due: Due, holder: Holder) -> Any | None:
-        """The event that claims the next attempt; None to ask again soon. Raises BlobsAway if what
-        the effect needs cannot be read now: with a claim, its start window would pass."""
+        """The event that claims the next attempt; None to ask again soon. Raises BlobsAway if the
+        effect's content cannot be read now. A claim now would be useless, because its start window
+        would pass."""
 
     def claimed(self, views: SessionViews, obligation: Obligation) -> Claim:
         """The claim, as read back from the log."""

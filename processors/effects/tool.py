@@ -258,8 +258,8 @@ def tool_host_of(
 
 
 def tool_not_begun(call: Call, why: str, *, may_have_run: bool = False) -> ev.ToolResult:
-    """The outcome of a claimed tool call whose claimed attempt did not begin: `error` if this or an
-    earlier attempt may have run, else `not_run`.
+    """The outcome of a claimed tool call whose claimed attempt did not begin: `error` if this
+    or an earlier attempt may have run, else `not_run`.
     """
     may_have_run |= call.attempt > 1 and call.effect != Effect.ONCE
     text = f"An earlier attempt may have run: {why}." if may_have_run else f"Not run: {why}."

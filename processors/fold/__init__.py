@@ -1,4 +1,4 @@
-"""The folds: events in, views out. Pure.
+"""The folds: they compute views from events. Pure.
 
 Read in this order: session.py (the fold of one session), ruling.py and rulings/ (whether an event
 counts), projections/ (the views), views.py (all views as one value), rows.py and references.py

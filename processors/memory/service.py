@@ -29,7 +29,7 @@ POLL_S = 0.5  # the longest wait of a poll, and so of a close
 BATCH = 200  # records in one transaction, during which readers wait
 RETRY_S = 5.0  # delay between retries after an error of the store or the log
 FOLDED_S = 5.0  # a write is folded within milliseconds, unless the log is unreachable
-START_S = 2.0  # blocks the poll thread: claims read back afterwards must be in their start window
+START_S = 2.0  # the poll thread waits: claims that it reads afterwards need their start window
 CLOSE_S = 5.0
 
 

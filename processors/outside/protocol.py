@@ -38,8 +38,8 @@ NOT_SENT = -32098  # another error code of foldlog
 # that do not match, a missing capability. (Parse error and invalid request are not among them: the
 # package itself raises them after the call, for a response that it cannot parse.)
 NOTHING_RAN = (-32601, -32602, -32020, -32021)
-# HTTP statuses with which a server or a proxy turns a request away before it handles it. Statuses
-# that may also report what came of a request are not among them: 409, 422 and all from 500.
+# HTTP statuses with which a server or a proxy turns a request away before it handles it. 409, 422
+# and 500 or more are left out, because a server may send them after it ran the request.
 TURNED_AWAY = frozenset((
     *range(300, 400), *range(401, 409), *range(410, 418), 421, 425, 426, 428, 429, 431, 451
 ))
@@ -51,7 +51,7 @@ NO_SESSION = (-32600, -32001, -32000)
 NO_JSON = "Server returned an error response"  # the package's words for a body that is no JSON-RPC
 LOST = ("Connection closed", "SSE stream ")  # the package's words for a connection that broke
 _READ_BYTES = 64 * 1024
-_ID_SHOWN = 4096  # a response begins or ends with the request's id
+_ID_SHOWN = 4096  # where a response may have the request's id: at its beginning or at its end
 # The package logs complete urls and responses. Instead, the connection reports errors once, without
 # secrets.
 logging.getLogger("mcp.client").setLevel(logging.CRITICAL + 1)

@@ -26,9 +26,9 @@ from .build import add_beginning, add_message, head_of
 from .cache_marks import marked_messages, marked_request, message_json
 from .left_out import as_sent
 
-# The newest messages may still change: a user message is added to the last user message, or removes
-# a part of the answer before it. The newest two user messages, which have the cache marks, are
-# among them.
+# The newest messages may still change: a user message is added to the last user message, or makes a
+# part of the answer before it illegal. The newest two user messages, which have the cache marks,
+# are among them.
 OPEN = 4
 BYTES_MAX = 64 * 1024 * 1024  # of all renderings: about 300 sessions with a full window
 

@@ -19,7 +19,7 @@ TOKENIZER = "porter unicode61 remove_diacritics 2 categories ''L* N* Co Mn Mc''"
 marks of Indic scripts as parts of a word."""
 
 _IDF_MIN = 1e-6  # FTS5's bm25() uses this value for weights that are not positive
-_TF_MAX = 2.2  # k1 + 1 with FTS5's k1 of 1.2: the factor of each count in its bm25()
+_TF_MAX = 2.2  # FTS5's bm25() multiplies each count by k1 + 1, where k1 is 1.2
 _STEMS_MAX = 20_000  # stems cached in memory
 STAND_INS_MAX = 3  # similar words used for a word that no document has
 STAND_IN_CHARS_MIN = 4  # shorter words resemble too many others

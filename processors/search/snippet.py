@@ -19,8 +19,8 @@ WORD_CHARS_MAX = 50  # a longer word may be cut; 50 emoji still fit into a snipp
 CUT = "..."
 _MATCHES_MAX = 200  # matches examined to find the best part of a long text
 _UNITS_A_TOKEN_MAX = 20  # an estimated token has 17 characters at most
-# Units are never cut. A unit is a character in a writing system without spaces, or a text between
-# spaces.
+# A snippet never cuts a unit. A unit is a character in a writing system without spaces, or a text
+# between spaces.
 _UNIT = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 
 

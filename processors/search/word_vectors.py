@@ -74,7 +74,7 @@ def _vectors() -> _Vectors:
     from tokenizers import Tokenizer
 
     directory = _directory()
-    assert directory is not None, "WordVectors is made only where it is installed"
+    assert directory is not None, "WordVectors needs the extra `embeddings`"
     (table,) = load_file(directory / _WEIGHTS).values()
     assert table.shape[1] == _DIMENSIONS, table.shape
     tokenizer = Tokenizer.from_file(str(directory / _TOKENIZER))

@@ -2,8 +2,8 @@
 
 A broker stamps every record. When a worker reads back its own PARTITION_TAKEN, it learns broker
 time with an error of at most the record's round trip. The monotonic clock measures the time since
-then. The record itself names when it was produced, so a record that was written twice, or that was
-reported as lost and is in the log all the same, is never taken for another one.
+then. The record itself names when it was produced, so the worker recognizes the record even if it
+was written twice, or was reported as lost.
 """
 
 from collections.abc import Callable

@@ -66,7 +66,8 @@ def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
 
 
 def _name_of(key: bytes | None) -> str:
-    """The session id in a key. A key that is none gives a name that no session has."""
+    """The session id in a record's key. For a key that is no session id, a name that no session can
+    have."""
     return (key or b"").decode("utf-8", "replace")
 
 
@@ -88,7 +89,7 @@ class PartitionCache:
         self._memory = HotSessions(SESSION_CACHE_MB * MB) if memory is None else memory
         self._hot: dict[str, SessionViews] = {}
         self.taken_at = 0
-        self.takes_from = store.log_end  # an earlier PARTITION_TAKEN is of an earlier assignment
+        self.takes_from = store.log_end  # an older PARTITION_TAKEN is of an earlier assignment
         self.checking = False
         self.anchor: Anchor | None = None
         self.reset(store)
@@ -179,14 +180,14 @@ class PartitionCache:
         """Set the next offset to the one after this record, which was folded."""
         self.next_offset = record.offset + 1
         self.last = record
-        self.newest_at = record.timestamp_ms  # not the maximum: a broker may have been ahead
+        self.newest_at = record.timestamp_ms  # not the highest: a broker's clock may be ahead
 
     def feed(self, entry: Entry) -> FoldedEvent | None:
         """Fold an entry into the cached views.
         Returns None for an entry about the partition itself.
 
         The session is `touched`, unless only its stream position changed: a chunk creates no
-        obligation. It only defers the end of the attempt's wait, whose timer is checked again.
+        obligation. A chunk only extends the attempt's deadline; its timer is set again.
         """
         if entry.session_id == PARTITION_KEY:
             self.partition = partition_fold.apply(self.partition, entry)

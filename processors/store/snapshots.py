@@ -274,8 +274,9 @@ class Snapshots:
 
     def prune(self, manifest: Manifest) -> int:
         """Delete old snapshots of a manifest's partition, and return their number. For each version
-        of the folds, the newest KEPT snapshots remain. A version whose newest snapshot is more than
-        OLD_FOLDS_S older than the newest of all versions keeps none.
+        of the folds, the newest KEPT snapshots remain. If the newest snapshot of a version is more
+        than OLD_FOLDS_S older than the newest of all versions, every snapshot of that version is
+        deleted.
         """
         prefix = f"{MANIFESTS}{_topic(manifest.topic_id)}/{manifest.partition}/"
         return self._prune(list(self._candidates(prefix)))

@@ -64,7 +64,8 @@ class Backend(Protocol):
 
 
 PAGE_SUFFIX = 9  # bytes of a page's key after the session id: 0, then the rows before the page
-# Measured: a session in memory takes as much more than its bytes in the store, and as much per row.
+# Measured: how many times its stored bytes a session takes in memory, and how many bytes
+# more per row.
 SESSION_BYTES, ROW_BYTES = 4_000, 400
 
 _BELONGS, _CURSOR, _PARTITION = b"\0belongs", b"\0cursor", b"\0partition"
@@ -185,9 +186,10 @@ class Store:
         """Write one batch: changed sessions, sessions that only streamed, the partition, the
         cursor.
 
-        Returns the sessions whose views cannot be encoded, with the views that are stored instead:
-        the previous views, marked as frozen at the offset that `since` has for the session. Bounds
-        (schemas/bounds.py) should prevent this, but such a session must not harm the others.
+        Some views cannot be encoded. For such a session the previous views are stored instead,
+        marked as frozen at the session's offset in `since`; the method returns these sessions with
+        these views. Bounds (schemas/bounds.py) should prevent this, but such a session must not
+        harm the others.
         """
         batch, frozen = _Batch(), {}
         for session_id, views in changed.items():

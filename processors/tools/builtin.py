@@ -279,7 +279,7 @@ def _in_any_line_ends(old: str) -> re.Pattern[str]:
 
 def _with_line_ends(old: str, new: str, text: str, match: re.Match[str]) -> str:
     """The new text with the line ends that it replaces: lines that stay as they are keep theirs. If
-    it replaces none, it gets that of the line in which it stands."""
+    the new text replaces no line end, it gets the line end of the line in which it stands."""
     lines, before = new.split("\n"), old.split("\n")
     if len(lines) == 1:
         return new

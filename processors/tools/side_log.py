@@ -70,7 +70,7 @@ class SideLog:
 
     def intend(self, what: Mapping[str, Any]) -> None:
         """Store what the call is about to do, so that a later attempt can find out whether it was
-        done. A recorded result replaces it."""
+        done. If a result is recorded for the call later, it replaces this record."""
         self._write(intent=dict(what))
 
     @property

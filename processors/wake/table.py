@@ -195,7 +195,7 @@ WAKE: tuple[Row, ...] = (
         "attempts are used up: it is given up"),
     Row("D4g", "D", {**LIVE, "status": (RUNNING,), "claim": (GONE, VOID), "left": (False,)},
         Action.DELIVERY_FAILED, DELIVERY,
-        "attempts are used up and none runs: it is given up"),
+        "all attempts are used up, and none of them runs: the work is given up"),
     Row("B1", "B", {**RUNS, "status": ("due",), "worth": (True,), "retry_due": (True,)},
         Action.BACKGROUND_STARTED, BACKGROUND,
         "work is due: claim it when a slot is free"),

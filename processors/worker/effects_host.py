@@ -153,7 +153,7 @@ class EffectsHost:
                     await late
             except asyncio.CancelledError:
                 raise
-            except BaseException as bug:  # a tool may raise anything, even to unwind its own stack
+            except BaseException as bug:  # a tool may raise any exception
                 why = self._say_died(session_id, bug)
                 if run.died is not None and not sink.has_outcome:
                     await self._reports.outcome(session_id, run.died(why))

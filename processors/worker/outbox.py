@@ -79,7 +79,8 @@ class Outbox:
             if self._pending_bytes + kept.bytes > self.pending_bytes_max:
                 raise OutboxFull(
                     f"{len(self._kept)} outcomes ({self._pending_bytes} bytes) wait in {self.path} "
-                    "for the broker. This one was not kept; begin no more effects until it drains."
+                    "for the broker. This outcome was not kept. No effect begins until the outbox "
+                    "is sent."
                 )
             token, self._next = self._next, self._next + 1
             self._append(_put_frame(token, kept))

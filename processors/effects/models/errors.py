@@ -84,8 +84,8 @@ SLOWER = Backoff(10_000, 60_000)
 RETRY_AFTER_MOST_MS = 10 * 60 * 1000
 
 # A 429 without retry-after is the API's spend cap, which a wait of minutes does not clear, or an
-# ordinary rate limit whose header a gateway dropped. It is retried: once, and a second time if that
-# retry is not yet this attempt of the step. Then it counts as a spend limit.
+# ordinary rate limit whose header a gateway dropped. It is retried once, and a second time if the
+# step has attempts left before this number. Then it counts as a spend limit.
 BARE = "rate_limit_bare"
 BARE_ATTEMPTS = 3
 
@@ -176,9 +176,8 @@ _CLASS_OF_STATUS = {
     529: "overloaded",
 }
 # Causes of a 400 that have only a message and no type or code (they are documented as 400; those of
-# images are reported by users of the API). A prompt that is too long or too large, or a refused
-# file, changes the next obligation (another request); the other causes change only the text for
-# people.
+# images are reported by users of the API). A prompt that is too long, or a refused file, leads to
+# another request. The other causes change only the text for people.
 _CLASS_OF_WORDS = (
     ("prompt is too long", "context_too_long"),
     ("exceed context limit", "context_too_long"),
@@ -206,7 +205,8 @@ _CLASS_OF_WORDS = (
 )
 
 
-# A 400 that names a field of the request other than its messages: no other content can help.
+# A 400 that names a field of the request other than its messages: a change of the messages cannot
+# help.
 _SETTINGS = (
     "model max_tokens temperature top_p top_k thinking tools tool_choice system stop_sequences "
     "metadata output_config service_tier speed inference_geo container context_management "

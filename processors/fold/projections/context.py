@@ -69,8 +69,9 @@ def estimated_tokens(view: ContextView) -> int:
 
 def _measured(view: ContextView) -> int:
     """`anchor_tokens`, but our own estimate of the same content if the provider's count is absurd.
-    The view keeps the count as it came. A summary that the request begins with is not included in
-    our estimate; it is smaller than the difference that is believed."""
+    The view keeps the count as it came. Our estimate does not include a summary at the beginning of
+    the request. That is harmless, because a summary is smaller than the difference that we
+    accept."""
     if view.request is None:
         return view.anchor_tokens
     prefix, fragments = standing(view.prefixes), view.fragments
@@ -93,9 +94,9 @@ def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> 
 
 
 def _anchor(view: ContextView, anchor: int, prefix: Prefix, counts: str) -> int:
-    """What `anchor` would be if the last request had had another prefix. The difference between the
-    two prefixes is an estimate and may be too low, so the result is never less than the tokens of
-    the new prefix."""
+    """The value that `anchor` would have with another prefix in the last request. The difference
+    between the two prefixes is an estimate and may be too low, so the result is never less than the
+    tokens of the new prefix."""
     moved = heavier(standing(view.prefixes), prefix, counts)
     return max(prefix.tokens(counts), anchor + moved)
 

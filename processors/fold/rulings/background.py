@@ -104,7 +104,7 @@ def context_compacted(views: SessionViews, event: ev.ContextCompacted) -> Ruling
     between a call and the call's result."""
     work = running_summary(views.background)
     if has_summary(views.compaction, event.upto):
-        return DUPLICATE  # adopted or not: both workers of a takeover may write one
+        return DUPLICATE  # adopted or not: after a takeover, both workers may write one
     if work is None or work.upto != event.upto:
         return LATE
     if work.stop:

@@ -27,8 +27,8 @@ def delivery_started(views: SessionViews, event: ev.DeliveryStarted) -> Ruling:
 
 
 def delivery_failed(views: SessionViews, event: ev.DeliveryFailed) -> Ruling:
-    """Rules on a failure. Only a failure of the newest attempt counts. If that attempt has failed
-    already, a second DELIVERY_FAILED for it counts only if this event gives the delivery up."""
+    """Rules on a failure. Only a failure of the newest attempt counts. A second failure of the same
+    attempt counts only if it gives the delivery up."""
     owed = find_owed(views.delivery, event.turn, event.step, event.channel)
     if owed is None:
         return LATE

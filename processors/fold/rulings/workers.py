@@ -219,8 +219,8 @@ def gen_start(views: SessionViews, event: ev.GenStart) -> Ruling:
 def gen_resumed(views: SessionViews, event: ev.GenResumed) -> Ruling:
     """Rules on the takeover of a running attempt, under a newer epoch than that of its claim.
 
-    Here and in every other takeover, the epoch guards against forged and foreign records: an honest
-    worker takes over under its own epoch, which is newer, and with the next attempt number.
+    The check of the epoch protects only against forged and foreign records, here and in every other
+    takeover: a worker always takes over under its own, newer epoch, with the next attempt number.
     """
     generation = _claimable(views, event)
     if isinstance(generation, Ruling):

@@ -165,7 +165,7 @@ def test_it_compacts_itself_and_stays_small(path, monkeypatch):
 def test_a_full_outbox_raises_OutboxFull(path):
     box = Outbox(path, pending_bytes_max=2_000)
     tokens = []
-    with pytest.raises(OutboxFull, match="begin no more effects"):
+    with pytest.raises(OutboxFull, match="No effect begins"):
         for n in range(100):
             tokens.append(box.put("s", an_outcome(n, "x" * 500)))
     assert len(tokens) == len(box) == 3
