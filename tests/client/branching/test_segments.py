@@ -19,6 +19,7 @@ from foldlog.tests.client.branching.test_skip import poison
 from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.played import PARTITIONS, settings_in
 from foldlog.upkeep import moving
+from foldlog.upkeep.blobs import verify
 
 READS_MAX = 32
 SHARE_MAX = 1.5
@@ -89,7 +90,6 @@ def test_beyond_2_a_fork_of_a_long_session_is_read_with_at_most_32_reads(client,
         reads.append(ref.sha256)
         return client.read_blob(ref)
 
-    client.everything()  # the fold of the seed is in memory: only the reads count
     with LogClient(client.settings, client.log) as reader:
         reader.read_blob = counted
         with reader.fold("f1") as folded:
@@ -99,7 +99,7 @@ def test_beyond_2_a_fork_of_a_long_session_is_read_with_at_most_32_reads(client,
 
 def test_beyond_2_a_fold_of_a_fork_reads_no_other_partition(client, long, monkeypatch):
     long.grow_to(100)
-    name = next(f"f{n}" for n in range(9) if client.fold(f"f{n}").partition != long.partition)
+    name = elsewhere(client, long)
     client.branching().fork("s1", name=name)
     partitions = set()
     records = client.log.reader
@@ -148,6 +148,20 @@ def test_beyond_2_a_skip_and_a_move_share_the_segments_of_a_fork(client, long):
     assert sum(written(client).values()) < 1.5 * sum(before.values())
 
 
+def test_beyond_2_verify_finds_the_segments_of_a_moved_fork(client, long):
+    """In the new log only its seed names the seed of its parent."""
+    long.grow_to(50)
+    name = elsewhere(client, long)
+    client.branching().fork("s1", name=name)
+    long.grow_to(100)
+    new = MemoryLog(topics(PARTITIONS + 1))
+    settings = replace(client.settings, partitions=PARTITIONS + 1)
+    moving.move(client.log, new, settings, client.read_blob)
+    verified = verify(new, client._blob_store(), lambda _done, _there: None)
+    assert verified.named == verified.stored == len(names(client)) > 6
+    assert verified.problems == ()
+
+
 @pytest.mark.parametrize("what", ["BlobMissing", "BlobCorrupt"])
 def test_law_13_a_lost_segment_freezes_only_the_fork_and_is_named(client, long, what):
     long.grow_to(100)
@@ -163,6 +177,11 @@ def test_law_13_a_lost_segment_freezes_only_the_fork_and_is_named(client, long, 
         assert views_of(client, "s1").frozen is None
         path.write_bytes(data)
     assert view_hashes(views_of(client, "f1")) == view_hashes(whole)
+
+
+def elsewhere(client, long) -> str:
+    """The name of a session in another partition."""
+    return next(f"f{n}" for n in range(9) if client.fold(f"f{n}").partition != long.partition)
 
 
 def names(client) -> set[str]:
