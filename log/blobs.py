@@ -200,6 +200,19 @@ class BlobStore:
         stored = self.put(data)
         return BlobRef(sha256=stored.sha256, bytes=stored.bytes, media_type=media_type)
 
+    def ensure(self, data: bytes, media_type: str) -> BlobRef:
+        """As `store`, but an object store that has the blob is not sent its bytes again: the blob
+        only becomes young. Raises BlobError, BlobsAway.
+        """
+        name = sha256(data).hexdigest()
+        if isinstance(self._objects, RemoteObjects):
+            with self._guarded():
+                found = self._objects.renew(_key(name))
+                is_there = found is not None and found.bytes == len(data)
+                if is_there and not self._is_deleted_soon(name):
+                    return BlobRef(sha256=name, bytes=len(data), media_type=media_type)
+        return self.store(data, media_type)
+
     def body(self, data: bytes, media_type: str) -> Body:
         """A Body with this content: inline up to INLINE_BYTES_MAX, else a reference to a new blob.
         The reference has no preview.

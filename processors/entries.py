@@ -10,7 +10,7 @@ from ..schemas.codec import Entry, entry_of
 from ..schemas.events import BlobRef, RecordSkipped, SessionOpened
 from ..schemas.events.parts import ReadBlob
 from ..schemas.record import Record
-from ..schemas.seed import Seed, unseal
+from ..schemas.seed import Piece, Seed, joined, piece, unseal
 from ..schemas.value import replace
 
 SEEDED = frozenset({SessionOpened, RecordSkipped})  # the events that may name a seed
@@ -31,13 +31,31 @@ def seed_of(ref: BlobRef, read: ReadBlob) -> Seed:
     """Reads a fork's seed, and the seeds of its ancestors if the parent is itself a fork."""
     levels: list[bytes] = []
     up: BlobRef | None = ref
+    newest = ref
+
+    def noted(one: BlobRef) -> bytes:
+        nonlocal newest
+        newest = one
+        return read(one)
+
     try:
         while up is not None:
-            levels.insert(0, read(up))
+            levels.insert(0, level_of(up, noted))
             up = unseal(levels[0]).seed
     except (BlobMissing, BlobCorrupt) as error:  # `why` has no path, so it is equal everywhere
-        assert up is not None
-        return Seed(why=f"{type(error).__name__}: {up.sha256}")
+        return Seed(why=f"{type(error).__name__}: {newest.sha256}")
     except ValueError as error:
         return Seed(why=f"{type(error).__name__}: {error}")
     return Seed(tuple(levels))
+
+
+def level_of(ref: BlobRef, read: ReadBlob) -> bytes:
+    """The seed that a head names, joined with its segments. Raises ValueError, and the errors of
+    `read`."""
+    head = piece(read(ref))
+    segments: list[Piece] = []
+    before = head.previous
+    while before is not None:
+        segments.append(piece(read(before)))
+        before = segments[-1].previous
+    return joined(head, segments)

@@ -1,6 +1,6 @@
-"""Writes a fork: stores the parent's records as a seed blob, then writes the events.
+"""Writes a fork: stores the parent's records as a seed, then writes the events.
 
-The blob is on disk before the event that refers to it is produced. This file does not check
+The seed is on disk before the event that refers to it is produced. This file does not check
 permissions: the caller and the fold decide who may fork which session.
 """
 
@@ -11,7 +11,7 @@ from ..schemas.enums import WhenBusy
 from ..schemas.events import MessageReceived, RecordSkipped, SessionOpened
 from ..schemas.events.parts import BlobRef, Body
 from ..schemas.record import Record
-from ..schemas.seed import MEDIA_TYPE, seal
+from ..schemas.seed import MEDIA_TYPE, pieces
 from . import checks
 from .sessions import RULES, Receipt, Sessions
 
@@ -45,11 +45,14 @@ def without_skipped(records: Iterable[Record], skipped: Collection[int]) -> list
 def store_seed(
     blobs: BlobStore, session_id: str, records: Iterable[Record], seed: BlobRef | None
 ) -> BlobRef:
-    """Store the records as a seed; equal records are stored once.
+    """Store the records as a seed; segments that other seeds have are not written again.
 
     seed: the parent's own seed, if the parent is a fork.
     """
-    return blobs.store(seal(session_id, records, seed), MEDIA_TYPE)
+    *segments, head = pieces(session_id, records, seed)
+    for segment in segments:  # before the head, which names them
+        blobs.ensure(segment, MEDIA_TYPE)
+    return blobs.ensure(head, MEDIA_TYPE)
 
 
 def open_fork(

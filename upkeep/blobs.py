@@ -16,10 +16,12 @@ from ..log.blobs import SHELVES, BlobCorrupt, BlobError, BlobMissing, BlobStore
 from ..log.door import Log
 from ..log.errors import LogCut, Refused, TopicMissing
 from ..log.objects import Objects
+from ..processors.entries import level_of
 from ..reports.exports.blocks import Contents
 from ..reports.exports.bundle import BlobRefs
 from ..schemas.codec import entry_of
 from ..schemas.events import RecordSkipped, SessionOpened
+from ..schemas.events.parts import BlobRef, ReadBlob
 from ..schemas.record import Record
 from ..schemas.seed import unseal
 from ..schemas.topics import SESSION_EVENTS, TOPICS
@@ -123,9 +125,10 @@ def verify(log: Log, blobs: BlobStore, progress: Progress) -> Verified:
 def _named_by_events(log: Log, blobs: BlobStore) -> dict[str, Named]:
     named: dict[str, Named] = {}
     contents = Contents(lambda ref: blobs.get(ref.sha256))
+    levels_read = set[str]()
     for record in _session_records(log):
         refs = BlobRefs(contents)
-        refs.of_records(_with_seeds(record, contents))
+        refs.of_records(_with_seeds(record, refs.read, levels_read))
         for ref in refs.found():
             key = (record.key or b"").decode("utf-8", "replace")
             place = Named(key, record.partition, record.offset, ref.bytes)
@@ -133,16 +136,20 @@ def _named_by_events(log: Log, blobs: BlobStore) -> dict[str, Named]:
     return named
 
 
-def _with_seeds(record: Record, contents: Contents) -> Iterator[Record]:
-    """The record and, if it opens a fork, the records of its seed."""
+def _with_seeds(record: Record, read: ReadBlob, levels_read: set[str]) -> Iterator[Record]:
+    """The record and, if it opens a fork, the records of its seed and of its ancestors' seeds.
+    `levels_read`: the seeds whose records were returned before."""
     yield record
     event = entry_of(record).event
     if type(event) not in (SessionOpened, RecordSkipped) or event.seed_ref is None:
         return
-    data = contents.blob(event.seed_ref)
+    up: BlobRef | None = event.seed_ref
     try:
-        yield from unseal(data).records if data is not None else ()
-    except ValueError:  # damaged: the blob itself is reported
+        while up is not None and up.sha256 not in levels_read:
+            levels_read.add(up.sha256)
+            _, up, records = unseal(level_of(up, read))
+            yield from records
+    except (BlobError, ValueError):  # missing or damaged: the blob itself is reported
         return
 
 

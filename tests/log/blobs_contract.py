@@ -45,6 +45,15 @@ class BlobsContract:
         blobs.put(b"the truth")
         assert blobs.get(name) == b"the truth"
 
+    @pytest.mark.parametrize("found", [b"the", b""], ids=["torn", "empty"])
+    def test_ensure_stores_what_is_missing_or_torn(self, blobs, overwrite, found):
+        ref = blobs.ensure(b"the truth", "text/plain")
+        assert blobs.ensure(b"the truth", "text/plain") == ref
+        overwrite(ref.sha256, found)
+        blobs.ensure(b"the truth", "text/plain")
+        assert blobs.get(ref.sha256) == b"the truth"
+        assert (ref.bytes, ref.media_type) == (9, "text/plain")
+
     def test_blobs_are_listed_by_the_beginning_of_their_names(self, blobs):
         stored = sorted(blobs.put(str(number).encode()) for number in range(9))
         found = [each for name, _ in stored for each in blobs.list(name[:2])]
