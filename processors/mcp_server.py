@@ -26,14 +26,19 @@ TIMEOUT_S = 60.0
 class McpServer:
     """An MCP server whose tools an agent has, under the names `NAME__TOOL`.
 
-    command: the program and arguments of a server on stdin and stdout. url: the address of a server
-    over streamable HTTP; a server has either a command or a url. env: environment variables added
-    for the command. headers: HTTP headers added to every request. env, headers, and all of the url
-    except its host are secret: never logged, not part of a repr. allow: globs of the tools that the
-    model may use; empty means all. rare: globs of tools that only a search finds. effects,
-    approvals: the effect and the approval rule for each glob of tools; the first glob that matches
-    counts. trust_hints: believe the server's hints on tools that `effects` does not name (read-only
-    tools are then pure and run without approval). timeout_s: how many seconds a call may take.
+    command: the program and arguments of a server on stdin and stdout.
+    url: the address of a server over streamable HTTP; a server has either a command or a url.
+    env: environment variables added for the command.
+    headers: HTTP headers added to every request. env, headers, and all of the url except its host
+        are secret: never logged, not part of a repr.
+    allow: globs of the tools that the model may use; empty means all.
+    rare: globs of tools that only a search finds.
+    effects, approvals: the effect and the approval rule for each glob of tools; the first glob that
+        matches counts.
+    trust_hints: believe the server's hints on tools that `effects` does not name (read-only tools
+        are then pure and run without approval).
+    timeout_s: how many seconds a call may take.
+
     Raises TypeError or ValueError, whose text names the mistake.
     """
 

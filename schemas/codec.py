@@ -70,10 +70,11 @@ class Unreadable(Value):
 class Entry(Value):
     """One event and its position in the log. `at`: broker time in Unix ms, never used for ordering.
 
-    `writer`: the role in the record header `w`. `session_id`: the record's key, which is a scope in
-    memory-events. `seed`: the resolved seed, for a fork's SESSION_OPENED only
-    (processors/entries.py). `by`: the value of the record header `by`, which names who recorded a
-    person's command (origin.py).
+    `writer`: the role in the record header `w`.
+    `session_id`: the record's key, which is a scope in memory-events.
+    `seed`: the resolved seed, for a fork's SESSION_OPENED only (processors/entries.py).
+    `by`: the value of the record header `by`, which names who recorded a person's command
+        (origin.py).
     """
 
     session_id: str

@@ -26,7 +26,12 @@ PATH_CHARS_MAX = 200
 
 
 class Tier(StrEnum):
-    """How a file reaches the model. hot: in every prompt. warm: loaded by path. cold: by search."""
+    """How a file reaches the model.
+
+    hot: in every prompt.
+    warm: loaded by path.
+    cold: by search.
+    """
 
     HOT = "hot"
     WARM = "warm"

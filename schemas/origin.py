@@ -22,8 +22,11 @@ class Recorder(StrEnum):
 
 
 class Proof(StrEnum):
-    """How the person was authenticated. app: by the application that contains the gateway. none:
-    not at all (a gateway in development mode)."""
+    """How the person was authenticated.
+
+    app: by the application that contains the gateway.
+    none: not at all (a gateway in development mode).
+    """
 
     TOKEN = "token"
     APP = "app"

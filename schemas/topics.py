@@ -39,10 +39,11 @@ header, so 90 headers fit."""
 class Replication(NamedTuple):
     """How many brokers keep each record.
 
-    factor: the replicas of each partition. in_sync_min: how many replicas must have a record before
-    it is acknowledged. required: whether processes refuse to start on a topic with weaker
-    properties than its definition, because it could lose acknowledged records. flushed: whether a
-    broker writes each record to its disk before it is acknowledged.
+    factor: the replicas of each partition.
+    in_sync_min: how many replicas must have a record before it is acknowledged.
+    required: whether processes refuse to start on a topic with weaker properties than its
+        definition, because it could lose acknowledged records.
+    flushed: whether a broker writes each record to its disk before it is acknowledged.
     """
 
     factor: int = 1

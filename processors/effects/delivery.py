@@ -152,9 +152,11 @@ def run(session_id: str, begin: BeginDelivery, means: Means) -> Run:
 
 
 class Delivery(NamedTuple):
-    """A claimed delivery. `claimed_at`: the time when the claim was read, Unix ms; `read_at`: the
-    same moment, monotonic seconds, or None if the delivery begins at once. `content`: the content
-    of the answer.
+    """A claimed delivery.
+
+    `claimed_at`: the time when the claim was read, Unix ms.
+    `read_at`: the same moment, monotonic seconds, or None if the delivery begins at once.
+    `content`: the content of the answer.
     """
 
     session_id: str

@@ -27,9 +27,11 @@ class Effects(Protocol):
 
 
 class EffectId(NamedTuple):
-    """Identifies an effect by its claim. `recovers`: True if the effect determines the outcome of a
-    dead owner's claim, False if it is the claimed effect itself. `early`: whether it does so before
-    the claim's deadline and the margin have passed.
+    """Identifies an effect by its claim.
+
+    `recovers`: True if the effect determines the outcome of a dead owner's claim, False if it is
+        the claimed effect itself.
+    `early`: whether it does so before the claim's deadline and the margin have passed.
     """
 
     session_id: str
@@ -43,11 +45,11 @@ class BeginGeneration(NamedTuple):
 
     `claim`: as read back from the log.
     `kept`: the partial answer that the call resumes, built from the chunks of the attempts in
-    `chain`, from offset `since` on.
+        `chain`, from offset `since` on.
     `error_before`: the class of the step's last failure, or ''.
     `now`: the worker's time when it read the claim, Unix ms; 0 if that is unknown.
     `recovers`: the attempt is lost, and its outcome must be reported, with the content of its
-    chunks in `partition` (row A2).
+        chunks in `partition` (row A2).
     """
 
     turn: int
@@ -90,8 +92,11 @@ class BeginTool(NamedTuple):
 
 
 class BeginWork(NamedTuple):
-    """Background work to begin. `task`: the input of the work, built from the views when it begins.
-    `now`: as in BeginGeneration."""
+    """Background work to begin.
+
+    `task`: the input of the work, built from the views when it begins.
+    `now`: as in BeginGeneration.
+    """
 
     kind: str
     upto: int
@@ -103,8 +108,11 @@ class BeginWork(NamedTuple):
 
 
 class BeginDelivery(NamedTuple):
-    """A delivery to begin. `content`: the content of the answer, from the log; `stop_reason`: why
-    the answer ended. `now`: as in BeginGeneration.
+    """A delivery to begin.
+
+    `content`: the content of the answer, from the log.
+    `stop_reason`: why the answer ended.
+    `now`: as in BeginGeneration.
     """
 
     owed: Owed

@@ -66,8 +66,9 @@ When = dict[str, tuple[object, ...]]
 class Row(NamedTuple):
     """One row: it matches an event if each fact in `when` has one of the listed values.
 
-    `becomes`: the call's next status; None leaves it unchanged. `ruling`: the ruling on the event.
-    A ruling that refuses the event has only a code here; rulings/producers.py adds the message.
+    `becomes`: the call's next status; None leaves it unchanged.
+    `ruling`: the ruling on the event. A ruling that refuses the event has only a code here;
+        rulings/producers.py adds the message.
     """
 
     event: type

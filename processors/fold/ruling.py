@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 
 class Verdict(StrEnum):
-    """accepted: the event counts, and the views change. ignored: the event does not count, for the
-    reason in the ruling's code. refused: a producer's command is invalid now; only an answer to the
-    producer becomes pending.
+    """accepted: the event counts, and the views change.
+    ignored: the event does not count, for the reason in the ruling's code.
+    refused: a producer's command is invalid now; only an answer to the producer becomes pending.
 
     An ignored event changes nothing, with two exceptions (session.py): the ledger counts the tokens
     of a model call whose outcome is late, superseded or a duplicate, each attempt once; and an

@@ -84,9 +84,13 @@ def fold_event(before: SessionViews | None, entry: Entry) -> FoldedEvent:
 
 @dataclass
 class FoldedSession:
-    """One session up to an offset. `first`: the offset of its first event; `next`: the offset after
-    its last event; `last_at`: the broker time of its last event (Unix ms); `rulings`: the number of
-    events by verdict."""
+    """One session up to an offset.
+
+    `first`: the offset of its first event.
+    `next`: the offset after its last event.
+    `last_at`: the broker time of its last event (Unix ms).
+    `rulings`: the number of events by verdict.
+    """
 
     session_id: str
     partition: int
@@ -119,7 +123,8 @@ S = TypeVar("S", bound=FoldedSession)
 class FoldedSessions(Generic[S]):
     """Sessions by id and the holders of each partition, folded from the entries fed so far.
 
-    `new`: creates the FoldedSession of a session. `newest_ms`: the newest broker time.
+    `new`: creates the FoldedSession of a session.
+    `newest_ms`: the newest broker time.
     """
 
     @overload

@@ -34,9 +34,13 @@ class Frozen(Value):
 
 
 class Origin(Value):
-    """The origin of a fork. `session_id`: the parent; `offset`: the parent's offset at which it was
-    forked; `seed`: the sha256 of the seed's blob; `opened`: the offset of the fork's
-    SESSION_OPENED."""
+    """The origin of a fork.
+
+    `session_id`: the parent.
+    `offset`: the parent's offset at which it was forked.
+    `seed`: the sha256 of the seed's blob.
+    `opened`: the offset of the fork's SESSION_OPENED.
+    """
 
     session_id: str
     offset: int
@@ -70,14 +74,17 @@ def frozen_at(offset: int, why: str) -> Frozen:
 
 
 class View(NamedTuple):
-    """One view. `field`: its name in SessionViews and in the output of `show`; `name`: its name in
-    replays and in the web pages.
+    """One view.
 
-    `reads`: the events that may change the view. `apply`: computes the view after such an event,
-    from all views before the event and the turn view after it. `apply` is None for the turn and the
-    session state, which session.py folds before the other views. `inherit`: computes the initial
-    view of a fork, from the parent's views, the fork's SESSION_OPENED and the offset of the
-    parent's last event.
+    `field`: its name in SessionViews and in the output of `show`.
+    `name`: its name in replays and in the web pages.
+
+    `reads`: the events that may change the view.
+    `apply`: computes the view after such an event, from all views before the event and the turn
+        view after it. `apply` is None for the turn and the session state, which session.py folds
+        before the other views.
+    `inherit`: computes the initial view of a fork, from the parent's views, the fork's
+        SESSION_OPENED and the offset of the parent's last event.
     """
 
     name: str

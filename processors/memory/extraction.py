@@ -36,8 +36,9 @@ def extract(
     """Extracts the events for the memory of `scope` from an answer. Never raises for an answer.
 
     session_id, offset: the place in the log up to which the conversation was read. Every entry has
-    this place as its source. The id of an entry consists of this place and the entry's number in
-    the answer. user: the owner; by default the user in the scope.
+        this place as its source. The id of an entry consists of this place and the entry's number
+        in the answer.
+    user: the owner; by default the user in the scope.
     """
     found = parse_scope(scope)
     if found is None or not is_logged_id(session_id):

@@ -43,8 +43,8 @@ class MemoryEntry(Value):
     """One entry of memory: lines of a file, and their source.
 
     `by`: the role that wrote the entry: producer (a person or a program), tools (an agent) or
-    background (extraction after a turn). `offset`, `at`: the entry's offset in memory-events, and
-    its broker time.
+        background (extraction after a turn).
+    `offset`, `at`: the entry's offset in memory-events, and its broker time.
     """
 
     entry_id: str

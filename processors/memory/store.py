@@ -62,9 +62,13 @@ class _CachedView(NamedTuple):
 
 
 class MemoryStore:
-    """The memory store in one file. ends: the end offset of each partition when the store is
-    opened. rebuild_reason: why an existing file must be replaced, or None. embedder: the embedder
-    of the search index. Raises EmbedderFailed, or sqlite3.Error if no file can be created.
+    """The memory store in one file.
+
+    ends: the end offset of each partition when the store is opened.
+    rebuild_reason: why an existing file must be replaced, or None.
+    embedder: the embedder of the search index.
+
+    Raises EmbedderFailed, or sqlite3.Error if no file can be created.
     """
 
     def __init__(

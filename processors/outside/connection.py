@@ -29,8 +29,11 @@ _QUOTED = re.compile(r", input_value=.*?, input_type=\w+(?=\])", re.DOTALL)
 
 
 class State(StrEnum):
-    """The state of a connection. ENDED: the server closed it; the next call reconnects.
-    NOT_AGREED: it is up, but the server lists other tools than the agents have."""
+    """The state of a connection.
+
+    ENDED: the server closed it; the next call reconnects.
+    NOT_AGREED: it is up, but the server lists other tools than the agents have.
+    """
 
     NEW = "new"
     UP = "up"

@@ -41,8 +41,12 @@ class ListedTool(NamedTuple):
 
 
 class Definition(NamedTuple):
-    """A tool as offered to the model. `tool`: its name on the server; `sha256`: the hash of the
-    server's definition; `names`: (our name, the server's name) of each renamed parameter."""
+    """A tool as offered to the model.
+
+    `tool`: its name on the server.
+    `sha256`: the hash of the server's definition.
+    `names`: (our name, the server's name) of each renamed parameter.
+    """
 
     name: str
     tool: str

@@ -54,8 +54,11 @@ T = TypeVar("T")
 
 
 class Limits(NamedTuple):
-    """The hosts that a fetch may reach. hosts: globs of names; empty means any. networks: allowed
-    networks in addition to public addresses."""
+    """The hosts that a fetch may reach.
+
+    hosts: globs of names; empty means any.
+    networks: allowed networks in addition to public addresses.
+    """
 
     hosts: tuple[str, ...] = ()
     networks: tuple[Network, ...] = ()
@@ -93,7 +96,9 @@ def fetch_url(
     means any.
 
     approval: the default is `ask` unless hosts are named, because a URL can carry data to the owner
-    of the host. allow_networks: private networks that the tool may also reach, such as an intranet.
+        of the host.
+    allow_networks: private networks that the tool may also reach, such as an intranet.
+
     Raises ValueError if a host, a network or the approval rule is invalid.
     """
     if isinstance(hosts, str) or isinstance(allow_networks, str):

@@ -19,8 +19,11 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class AdaptedSchema(NamedTuple):
-    """A schema for the API. names: (our name, the server's name) of each renamed parameter.
-    left_out: the alternatives that were removed from the schema."""
+    """A schema for the API.
+
+    names: (our name, the server's name) of each renamed parameter.
+    left_out: the alternatives that were removed from the schema.
+    """
 
     schema: Any
     names: tuple[tuple[str, str], ...] = ()

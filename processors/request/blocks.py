@@ -84,9 +84,10 @@ def answer_blocks(
     """The blocks of an answer that may be sent again; tool calls get legal, unique ids.
 
     `bound`: the answer's thinking was signed for the prefix of this request; otherwise it is left
-    out. If another block is left out or changed, the thinking after it is left out too, because its
-    signature covers that block. `fixed`: the thinking budget is fixed, so the API refuses calls
-    without all of their thinking. If some of it is left out, the calls are sent as text.
+        out. If another block is left out or changed, the thinking after it is left out too, because
+        its signature covers that block.
+    `fixed`: the thinking budget is fixed, so the API refuses calls without all of their thinking.
+        If some of it is left out, the calls are sent as text.
     `as_text`: only the text of the answer is sent.
     """
     assert fragment.body is not None

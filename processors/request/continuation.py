@@ -63,9 +63,14 @@ def kept_of(chunks: list[GenChunk]) -> Kept | None:
 def resumed_request(
     request: bytes, views: SessionViews, chunks: Iterable[GenChunk]
 ) -> bytes | None:
-    """Rebuilds the request of an attempt that resumes. `request`: the step's request; `views`: the
-    views right after the claim; `chunks`: the step's chunks up to the claim. Returns None if the
-    chunks are not those that the claim names."""
+    """Rebuilds the request of an attempt that resumes.
+
+    `request`: the step's request.
+    `views`: the views right after the claim.
+    `chunks`: the step's chunks up to the claim.
+
+    Returns None if the chunks are not those that the claim names.
+    """
     turn, generation, called = views.turn, views.turn.generation, views.context.request
     assert generation is not None and called is not None, "an attempt has a step and its request"
     attempt = (turn.number, turn.step, generation.attempt)

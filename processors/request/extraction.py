@@ -36,9 +36,9 @@ claims about how an assistant should behave."""
 def extraction_request(lines: Sequence[str], core: str, model: str) -> bytes:
     """A request to the Messages API (compact JSON) that asks what to remember of a conversation.
 
-    lines: the conversation, one text per message, such as `user: I like tea`. core: the text of
-    core.md. If the conversation has more than CONVERSATION_CHARS_MAX characters, the request
-    contains only its end.
+    lines: the conversation, one text per message, such as `user: I like tea`.
+    core: the text of core.md. If the conversation has more than CONVERSATION_CHARS_MAX characters,
+        the request contains only its end.
     """
     shown, left_out = _end_of(lines)
     notice = [f"({left_out} characters before this are left out.)"] if left_out else []

@@ -26,8 +26,11 @@ USER = "user"
 
 
 class Layer(NamedTuple):
-    """One text. `name`: one of FILES or MEMORY. `source`: the name of the file, without directories
-    that differ between machines."""
+    """One text.
+
+    `name`: one of FILES or MEMORY.
+    `source`: the name of the file, without directories that differ between machines.
+    """
 
     name: str
     source: str

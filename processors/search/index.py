@@ -48,8 +48,11 @@ def embedder_in(connection: sqlite3.Connection) -> str | None:
 
 
 class Hit(NamedTuple):
-    """A found document. `snippet`: about 200 tokens of the document's text around the match.
-    `parts`: the parts of the score."""
+    """A found document.
+
+    `snippet`: about 200 tokens of the document's text around the match.
+    `parts`: the parts of the score.
+    """
 
     id: str
     scope: str
@@ -117,9 +120,11 @@ class SearchIndex:
         at: int,
         vector: bytes | None = None,
     ) -> None:
-        """Insert a document, or replace the document with this id. `at`: the document's time in
-        Unix ms, by which a search sorts equal scores and which it compares with `now`. `vector`:
-        the result of `vectors_of`; if it is None, this method computes the vector.
+        """Insert a document, or replace the document with this id.
+
+        `at`: the document's time in Unix ms, by which a search sorts equal scores and which it
+            compares with `now`.
+        `vector`: the result of `vectors_of`; if it is None, this method computes the vector.
 
         Raises ValueError, and changes nothing, for a text over DOCUMENT_CHARS_MAX characters.
         """
@@ -176,9 +181,11 @@ class SearchIndex:
         score comes first; documents with equal scores are in order of time, the newest first.
 
         `now`: Unix ms; later documents are ignored, so that a search can be repeated for an earlier
-        time. `vector`: the result of `vector_of`; if it is None, this method computes the vector.
-        Any text is a valid query; a query without a letter or digit finds nothing. Raises
-        ValueError unless `best` is 1 to BEST_MAX.
+            time.
+        `vector`: the result of `vector_of`; if it is None, this method computes the vector. Any
+            text is a valid query; a query without a letter or digit finds nothing.
+
+        Raises ValueError unless `best` is 1 to BEST_MAX.
         """
         if not 1 <= best <= BEST_MAX:
             raise ValueError(f"best is {best}, it must be 1 to {BEST_MAX}")

@@ -23,8 +23,11 @@ class Cache(Protocol):
 
 
 class HotSessions:
-    """The sessions in memory, by their last use. `bytes`: their estimated size together; `loaded`:
-    how many were read from a store so far."""
+    """The sessions in memory, by their last use.
+
+    `bytes`: their estimated size together.
+    `loaded`: how many were read from a store so far.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max

@@ -12,9 +12,10 @@ from .store import NO_SNAPSHOTS, Belongs, Loader, Store, new_store, open_store
 class StoreOpener:
     """Opens the stores of one process; see the module docstring.
 
-    directory_of: returns the directory of a partition's store. snapshots: None if no snapshots are
-    used. behind_max: if a snapshot is more than this many records ahead of a store, the snapshot
-    replaces the store.
+    directory_of: returns the directory of a partition's store.
+    snapshots: None if no snapshots are used.
+    behind_max: if a snapshot is more than this many records ahead of a store, the snapshot replaces
+        the store.
     """
 
     def __init__(

@@ -53,8 +53,10 @@ async def handed_env(env: Mapping[str, str]) -> AsyncIterator[int]:
 
 
 class Ended(NamedTuple):
-    """How a command ended. code: the exit code, or minus the number of the signal that killed the
-    command. left_out: how many bytes of output were dropped.
+    """How a command ended.
+
+    code: the exit code, or minus the number of the signal that killed the command.
+    left_out: how many bytes of output were dropped.
 
     why: None if the command ended by itself, else `timeout` or the reason of the abort.
     """

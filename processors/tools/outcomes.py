@@ -21,10 +21,12 @@ DETAIL_CHARS_MAX = 2_000  # limit of an exception's text, which may contain a wh
 class ToolClaim:
     """A claim that was read back and accepted. effect, approval: from TOOL_INVOKED.
 
-    args_sha256: the hash of the raw arguments in the decision (TOOL_INVOKED). timeout_ms: the time
-    that was left until TOOL_STARTED's deadline when this object was made; the run may take no
-    longer. user_id, project_id: the session's, at the time of the claim. claim_offset: the claim's
-    offset in the session's partition. refs: the stored results that the call may read.
+    args_sha256: the hash of the raw arguments in the decision (TOOL_INVOKED).
+    timeout_ms: the time that was left until TOOL_STARTED's deadline when this object was made; the
+        run may take no longer.
+    user_id, project_id: the session's, at the time of the claim.
+    claim_offset: the claim's offset in the session's partition.
+    refs: the stored results that the call may read.
     """
 
     session_id: str

@@ -58,9 +58,11 @@ _SHORT = (
 class Task(NamedTuple):
     """The input of claimed background work.
 
-    `request`: the request to the model that does the work; `covers`: the tokens of the text to
-    shorten. For a short form, `call`, `tool`, `text` and `whole` describe the tool result.
-    `kept_from`: the first fragment after a summary. `scope`: the scope of extracted memory.
+    `request`: the request to the model that does the work.
+    `covers`: the tokens of the text to shorten. For a short form, `call`, `tool`, `text` and
+        `whole` describe the tool result.
+    `kept_from`: the first fragment after a summary.
+    `scope`: the scope of extracted memory.
     """
 
     request: bytes

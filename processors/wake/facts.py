@@ -48,8 +48,12 @@ WAIT, STEER = Action.WAIT, WhenBusy.STEER
 
 
 class Obligation(NamedTuple):
-    """One obligation. `subject`: the turn, step, call or work that the obligation is about; each
-    property returns the subject with its type. `due`: for a wait, when to check again (Unix ms)."""
+    """One obligation.
+
+    `subject`: the turn, step, call or work that the obligation is about; each property returns the
+        subject with its type.
+    `due`: for a wait, when to check again (Unix ms).
+    """
 
     row: str
     lane: str

@@ -91,8 +91,9 @@ DECIDED_AT = {
 class Item(NamedTuple):
     """One piece of state. bucket: its lifetime: step, turn, session or across (sessions).
 
-    kept_in: fields of the views, or storage outside of the views (`memory.`, `files`). cells: R, W
-    or RW for each point that touches the item. others: readers and writers outside of all points.
+    kept_in: fields of the views, or storage outside of the views (`memory.`, `files`).
+    cells: R, W or RW for each point that touches the item.
+    others: readers and writers outside of all points.
     why_not: why a point where one would expect a read does not read the item.
     """
 

@@ -31,9 +31,10 @@ class Announcer:
     """Announces sessions; see the module docstring. It runs in the poll thread, for which `post`
     queues a job.
 
-    partitions: the number of partitions of the topic. settled: called once the broker has a
-    session's newest state. since: returns the first offset at which this process owns a session's
-    partition; another worker may have announced the session's state at earlier offsets.
+    partitions: the number of partitions of the topic.
+    settled: called once the broker has a session's newest state.
+    since: returns the first offset at which this process owns a session's partition; another worker
+        may have announced the session's state at earlier offsets.
     """
 
     def __init__(

@@ -94,9 +94,11 @@ class TokenAdvisor:
     Findings are reported only for new records. Records that were in the store when it was opened,
     or in the log when the store was created or rebuilt, are skipped, because an earlier worker
     reported on them. If a check fails, the failure is logged once per session and the worker
-    continues. partition_of: returns the partition of a session. sizes: a file in which a process
-    stores the prompt sizes of its sessions for the next process; without the file, a process
-    compares only the sessions that it has checked itself.
+    continues.
+
+    partition_of: returns the partition of a session.
+    sizes: a file in which a process stores the prompt sizes of its sessions for the next process;
+        without the file, a process compares only the sessions that it has checked itself.
     """
 
     def __init__(
@@ -182,8 +184,9 @@ class Parts:
         rolling: bool = False,
         only: str | None = None,
     ) -> None:
-        """rolling: start even if live workers serve other agents. only: do the work of this session
-        alone, and join no consumer group."""
+        """rolling: start even if live workers serve other agents.
+        only: do the work of this session alone, and join no consumer group.
+        """
         self.settings = settings
         channels = settings.demand_channels() if Role.DELIVERY in roles else {}
         self.state = StateDir(settings.state_dir, worker_id)

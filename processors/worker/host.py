@@ -93,6 +93,7 @@ def run(
 
     web: the address of the HTTP pages (status, metrics); port 0 means a free port.
     rolling: start even if live workers serve other agents.
+
     Raises SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable
     before it starts.
     """

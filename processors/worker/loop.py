@@ -105,9 +105,11 @@ class Loop:
         rebalanced: Callable[[], None] = lambda: None,
         opening: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """label: the group metadata of this member. rebalanced: called in the round after
-        partitions were assigned or revoked; if it raises, the loop ends. opening: a context in
-        which the stores of a batch of assigned partitions are opened."""
+        """label: the group metadata of this member.
+        rebalanced: called in the round after partitions were assigned or revoked; if it raises, the
+            loop ends.
+        opening: a context in which the stores of a batch of assigned partitions are opened.
+        """
         self._log = log
         self._label, self._rebalanced, self._has_moved = label, rebalanced, False
         self._worker = worker

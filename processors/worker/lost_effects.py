@@ -100,8 +100,10 @@ class LostEffects:
 
     def check(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
         """Stop effects of changed sessions in an assigned partition, if their outcome is no longer
-        needed. `sessions`: the views of these sessions; `next_offset`: the offset up to which the
-        views are folded.
+        needed.
+
+        `sessions`: the views of these sessions.
+        `next_offset`: the offset up to which the views are folded.
 
         WAKE also stops effects in a partition that this worker holds, but it knows only the newest
         claim of each effect. An effect may still run in this process under an older claim: another

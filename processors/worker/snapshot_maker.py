@@ -40,8 +40,8 @@ class SnapshotMaker:
     """Makes a worker's snapshots; see the module docstring.
 
     directory_of: returns the directory of a partition's store. A partition's next snapshot is due
-    after `records` records, or after `interval_ms` if there are new records. count: called in the
-    background thread, with `made` or `failed`.
+        after `records` records, or after `interval_ms` if there are new records.
+    count: called in the background thread, with `made` or `failed`.
     """
 
     def __init__(

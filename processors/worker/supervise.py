@@ -105,8 +105,9 @@ def run(
     """Supervise `command` until SIGTERM or SIGINT. Returns the exit code of the last worker.
 
     reload: the caller sets this event to replace the worker with one that imports everything again.
-    With `reload`, the supervisor never gives up: a worker that cannot run is started again at the
-    next reload. unreachable: called, in a thread, when a worker could not reach the log.
+        With `reload`, the supervisor never gives up: a worker that cannot run is started again at
+        the next reload.
+    unreachable: called, in a thread, when a worker could not reach the log.
     ending: called when the end begins, so that what runs beside the worker ends at the same time.
     """
     stopping = threading.Event()

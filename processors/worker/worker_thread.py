@@ -14,11 +14,11 @@ JOIN_S = 10.0
 
 
 class WorkerThread(threading.Thread):
-    """Calls `begin` once the parts exist, and `end` when the thread ends,
-    by itself or after `stop`.
+    """Calls `begin` once the parts exist, and `end` when the thread ends, by itself or after
+    `stop`.
 
-    parts: the assembled parts; None until they are assembled. failed: the exception of the
-    assembly. The exception that ended the work is in `parts.fatal`.
+    parts: the assembled parts; None until they are assembled.
+    failed: the exception of the assembly. The exception that ended the work is in `parts.fatal`.
     """
 
     def __init__(

@@ -10,8 +10,9 @@ class EventType(NamedTuple):
     """One row of the event table.
 
     `is_input`: decisions depend on the event, so it becomes the basis of the next decision, and a
-    decision with an older basis is stale. `must_understand`: a record of this type that cannot be
-    decoded freezes its session. `writers`: the roles that may write the event.
+        decision with an older basis is stale.
+    `must_understand`: a record of this type that cannot be decoded freezes its session.
+    `writers`: the roles that may write the event.
     """
 
     name: str

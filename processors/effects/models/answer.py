@@ -62,8 +62,10 @@ class Shown(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One tool_use block. args: the raw text of its input; error: why the input is not a JSON
-    object, or None if it is one.
+    """One tool_use block.
+
+    args: the raw text of its input.
+    error: why the input is not a JSON object, or None if it is one.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a Call

@@ -49,9 +49,12 @@ StoreBody = Callable[[bytes, str], Body]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenClaim:
-    """The claim under which an attempt runs. claimed_at: the time when the claim was read, Unix ms.
-    read_at: the same moment, monotonic seconds; None if the attempt begins at once. error_before:
-    the class of the step's failure before this attempt, or ''."""
+    """The claim under which an attempt runs.
+
+    claimed_at: the time when the claim was read, Unix ms.
+    read_at: the same moment, monotonic seconds; None if the attempt begins at once.
+    error_before: the class of the step's failure before this attempt, or ''.
+    """
 
     session_id: str
     turn: int
@@ -88,12 +91,15 @@ async def generate(
 ) -> None:
     """Make one model call and report its outcome; returns when the log has the outcome.
 
-    request: the body without `stream`, sent byte for byte. pace: the slots of the API key, whose
-    `back_off` is called when the whole key must wait (the caller takes and releases the slot
-    itself). store_body(data, media_type): may write a blob, is called in a thread, and again while
-    the blob store is away. kept: the
-    partial answer that a resuming attempt continues. clock: monotonic seconds. Every call reports
-    an outcome, unless this task is cancelled or the sink raises.
+    request: the body without `stream`, sent byte for byte.
+    pace: the slots of the API key, whose `back_off` is called when the whole key must wait (the
+        caller takes and releases the slot itself).
+    store_body(data, media_type): may write a blob, is called in a thread, and again while the blob
+        store is away.
+    kept: the partial answer that a resuming attempt continues.
+    clock: monotonic seconds.
+
+    Every call reports an outcome, unless this task is cancelled or the sink raises.
     """
     run = _Attempt(claim, sink, limits, store_body, clock, kept, pace)
     try:

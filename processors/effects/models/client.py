@@ -86,9 +86,11 @@ async def open_stream(
     """Send one request and yield the raw events of the response, those of each read together.
     Leaving the block closes the socket.
 
-    body: sent byte for byte. label: value of the attempt header. before_read: called when all
-    events that were read have been taken, before more are read. Raises AttemptFailed for any error
-    of the API, the transport or the SDK.
+    body: sent byte for byte.
+    label: value of the attempt header.
+    before_read: called when all events that were read have been taken, before more are read.
+
+    Raises AttemptFailed for any error of the API, the transport or the SDK.
     """
     import httpx2
     from anthropic import AsyncStream

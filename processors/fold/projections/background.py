@@ -15,8 +15,11 @@ from .turn_view import CANCELLED, TERMINATED, Claim, TurnView, call_of, claim_of
 
 
 class WorkKind(StrEnum):
-    """result: a short form of one tool result. context: a summary, made while a turn runs. resume:
-    a summary, made while the session is idle. memory: an extraction of memory from ended turns."""
+    """result: a short form of one tool result.
+    context: a summary, made while a turn runs.
+    resume: a summary, made while the session is idle.
+    memory: an extraction of memory from ended turns.
+    """
 
     RESULT = "result"
     CONTEXT = "context"
@@ -44,8 +47,11 @@ class Large(Value):
 
 
 class Work(Value):
-    """Claimed work. `stop`: a turn was aborted while the work ran, so the work must stop.
-    `released`: the owner of the claim ended cleanly, so another worker may take over at once."""
+    """Claimed work.
+
+    `stop`: a turn was aborted while the work ran, so the work must stop.
+    `released`: the owner of the claim ended cleanly, so another worker may take over at once.
+    """
 
     kind: WorkKind
     upto: int
@@ -56,13 +62,17 @@ class Work(Value):
 
 
 class BackgroundView(Value):
-    """`results`: results for which no short form was tried. `works`: claimed work that has not
-    ended. `tried_upto`, `tried_tokens`: the offset of the newest failed summary, and the tokens of
-    the conversation at that time. `idle_at`: the offset of the newest TURN_ENDED, or of a later
-    failed extraction. `remembered_upto`: everything before this offset is in memory or was given
-    up. `memory_missed`: how many extractions have failed in a row; the next extraction runs at
-    `memory_at` (Unix ms) or later. `code`: why the newest work failed, or '' if it
-    did not or an older version wrote its end; `said`: the same for people, or ''."""
+    """`results`: results for which no short form was tried.
+    `works`: claimed work that has not ended.
+    `tried_upto`, `tried_tokens`: the offset of the newest failed summary, and the tokens of the
+        conversation at that time.
+    `idle_at`: the offset of the newest TURN_ENDED, or of a later failed extraction.
+    `remembered_upto`: everything before this offset is in memory or was given up.
+    `memory_missed`: how many extractions have failed in a row; the next extraction runs at
+        `memory_at` (Unix ms) or later.
+    `code`: why the newest work failed, or '' if it did not or an older version wrote its end.
+    `said`: the same for people, or ''.
+    """
 
     results: tuple[Large, ...] = ()
     works: tuple[Work, ...] = ()

@@ -19,8 +19,8 @@ from .context_view import ContextView, fragment_tokens, place_of_result
 class Short(Value):
     """A short form of a result. `early`: it was written before any request contained the result.
 
-    `place`: the ordinal of the result's fragment; `saved`: estimated tokens that the short form
-    saves.
+    `place`: the ordinal of the result's fragment.
+    `saved`: estimated tokens that the short form saves.
     """
 
     call: str
@@ -32,8 +32,11 @@ class Short(Value):
 
 
 class Summary(Value):
-    """A summary, which replaces the fragments before `kept_from`. `offset`: the offset of its
-    CONTEXT_COMPACTED; `upto`: the offset of the newest fragment when the summary became due."""
+    """A summary, which replaces the fragments before `kept_from`.
+
+    `offset`: the offset of its CONTEXT_COMPACTED.
+    `upto`: the offset of the newest fragment when the summary became due.
+    """
 
     offset: int
     upto: int
@@ -44,10 +47,12 @@ class Summary(Value):
 
 
 class CompactionView(Value):
-    """`candidate_at`: the offset of the newest summary, if it is not adopted. `checkpoint_at`: the
-    offset of the summary in force. `compacted_upto`: short forms at or before this offset are in
-    force. `waiting`: estimated tokens that a request would save by adopting the short forms after
-    that offset."""
+    """`candidate_at`: the offset of the newest summary, if it is not adopted.
+    `checkpoint_at`: the offset of the summary in force.
+    `compacted_upto`: short forms at or before this offset are in force.
+    `waiting`: estimated tokens that a request would save by adopting the short forms after that
+        offset.
+    """
 
     shorts: Rows[Short]
     summaries: Rows[Summary]

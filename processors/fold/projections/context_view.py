@@ -30,8 +30,11 @@ class Fragment(Value):
 class LeftOut(Value):
     """The fragments from `begin` up to, but not including, `end` are left out, because the provider
     refused a request that contained them: results, reminders and messages. The messages of `turn`
-    keep their text. `files`: all files before `end` are left out, too. `accepted`: the provider
-    answered a request without them; later requests leave them out only then.
+    keep their text.
+
+    `files`: all files before `end` are left out, too.
+    `accepted`: the provider answered a request without them; later requests leave them out only
+        then.
     """
 
     begin: int
@@ -50,11 +53,13 @@ class Request(Value):
     the step was decided.
 
     `start`: the first fragment of the request; earlier fragments are in the summary at `checkpoint`
-    or left out. `bound_from`: the thinking before this fragment was signed for another prefix, or
-    refused. `files_after`: files at or before this offset are not sent, because the model could not
-    read one of them. `left_out`: the content that the request does not contain, because the
-    provider refused it. `refused`: the model refused to answer this request. `checkpoint`,
-    `compacted_upto`: as in LLM_CALLED.
+        or left out.
+    `bound_from`: the thinking before this fragment was signed for another prefix, or refused.
+    `files_after`: files at or before this offset are not sent, because the model could not read one
+        of them.
+    `left_out`: the content that the request does not contain, because the provider refused it.
+    `refused`: the model refused to answer this request.
+    `checkpoint`, `compacted_upto`: as in LLM_CALLED.
     """
 
     turn: int
@@ -77,9 +82,10 @@ class Request(Value):
 class ContextView(Value):
     """The conversation's fragments and prefixes, the newest request, and token counts.
 
-    `anchor_tokens`: all input and output of the last response; `tail_tokens`: an estimate of
-    everything after that response. Both are counted for the family `counts`: the family of the
-    newest request's model, or the newest family if an old log lacks the tokens of the prefix.
+    `anchor_tokens`: all input and output of the last response.
+    `tail_tokens`: an estimate of everything after that response.
+    `counts`: the family for which both are counted: that of the newest request's model, or the
+        newest family if an old log lacks the tokens of the prefix.
     `last_step_tokens`: input and output of the last response, even if that response was a refusal.
     `answered_at`: broker time of the last response, Unix ms.
     """

@@ -35,8 +35,11 @@ class Asked(Value):
 
 
 class Owed(Value):
-    """The delivery of an answer to a channel. `number`: its number in the session, from 1. `error`:
-    the error of the newest attempt that failed."""
+    """The delivery of an answer to a channel.
+
+    `number`: its number in the session, from 1.
+    `error`: the error of the newest attempt that failed.
+    """
 
     number: int
     turn: int
@@ -50,9 +53,11 @@ class Owed(Value):
 
 
 class DeliveryView(Value):
-    """`owed`: pending deliveries in the order of the answers. `undelivered`: the newest deliveries
-    that were given up. `given_up` counts all deliveries that were given up, `count` all
-    deliveries."""
+    """`owed`: pending deliveries in the order of the answers.
+    `undelivered`: the newest deliveries that were given up.
+    `given_up`: how many deliveries were given up.
+    `count`: the number of all deliveries.
+    """
 
     asked: tuple[Asked, ...] = ()
     owed: tuple[Owed, ...] = ()

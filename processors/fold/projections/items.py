@@ -46,7 +46,10 @@ class Retraction(Value):
 
 class ItemsView(Value):
     """All batches and retractions.
-    `top`: the top of the stack; `live`: the number of live items."""
+
+    `top`: the top of the stack.
+    `live`: the number of live items.
+    """
 
     batches: Rows[Batch]
     retractions: Rows[Retraction]

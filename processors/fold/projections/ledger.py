@@ -21,8 +21,12 @@ ANSWER, BACKGROUND = "answer", "background"
 
 
 class Spent(Value):
-    """One request to a model. `outcome`: complete, failed or stopped. `model`: empty if the log
-    lacks it. The four counts of input tokens add up to all input.
+    """One request to a model.
+
+    `outcome`: complete, failed or stopped.
+    `model`: empty if the log lacks it.
+
+    The four counts of input tokens add up to all input.
 
     `kind`: answer or background. Background work belongs to no turn: `turn` and `step` are 0, and
     `work` and `upto` identify it. An attempt of an answer is one request; an attempt of background

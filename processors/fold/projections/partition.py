@@ -16,10 +16,13 @@ from .turn_view import Claim
 
 
 class Holder(NamedTuple):
-    """The newest owner of a partition for a role. `earlier`: the earlier epochs of this owner,
-    oldest first; epochs before another owner last held the role are not included. `agents`: the
-    agents that the owner serves; empty if unknown. `gone`: other owners that are certainly dead,
-    oldest first."""
+    """The newest owner of a partition for a role.
+
+    `earlier`: the earlier epochs of this owner, oldest first; epochs before another owner last held
+        the role are not included.
+    `agents`: the agents that the owner serves; empty if unknown.
+    `gone`: other owners that are certainly dead, oldest first.
+    """
 
     role: str
     owner: str
@@ -98,11 +101,12 @@ class ClaimStatus(StrEnum):
     """The relation of the current holder of a partition to a claim.
 
     MINE: the claim was made under the current epoch, or under an earlier epoch by the same process
-    with no other owner in between; only that process knows whether the effect began. VOID: the
-    claim was made under an older epoch, but it was written after the holder's epoch had begun, so
-    its effect never began.
+        with no other owner in between; only that process knows whether the effect began.
+    VOID: the claim was made under an older epoch, but it was written after the holder's epoch had
+        begun, so its effect never began.
     GONE: the claim's owner is certainly dead (the log has OWNER_GONE, or the owner is an older
-    incarnation of the holder), or deadline + margin has passed. OTHER: the holder must wait.
+        incarnation of the holder), or deadline + margin has passed.
+    OTHER: the holder must wait.
     """
 
     MINE = "mine"
