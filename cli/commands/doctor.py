@@ -59,9 +59,12 @@ def doctor_command(edge: Edge, as_json: bool) -> int | None:
 
 
 def _as_json(finding: Finding) -> dict[str, str]:
-    """`code` and `level` are for programs, the other fields for people."""
+    """`check`, `text` and `do` are for people, the other fields for programs. `mistake` and
+    `advice`, which only some findings have, are codes."""
+    values = finding.values.items()
+    codes = {name: each.code for name, each in values if name in ("mistake", "advice")}
     return {
-        "level": finding.level, "check": finding.check, "code": finding.code,
+        "level": finding.level, "check": finding.check, "code": finding.code, **codes,
         "text": finding.text, "do": finding.do,
     }
 

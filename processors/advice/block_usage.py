@@ -83,11 +83,40 @@ class Use(NamedTuple):
         return f"{name}: {costs}, {used}{calls}"
 
 
+class AdviceCode(StrEnum):
+    """A proposed change of a block."""
+
+    PUT_BEHIND_SEARCH = "put_behind_search"
+    PUT_IN_FIXED_PROMPT = "put_in_fixed_prompt"
+    RETIRE_MEMORY = "retire_memory"
+
+
+WORDS: dict[AdviceCode, str] = {
+    AdviceCode.PUT_BEHIND_SEARCH: (
+        "put it behind the tool search, where it costs nothing until it is looked for: "
+        'tier="rare", of an MCP server rare=("NAME",)'
+    ),
+    AdviceCode.PUT_IN_FIXED_PROMPT: (
+        "put it into the fixed prompt: take away its tier, or raise tool_schema_tokens; each turn "
+        "pays for a search now"
+    ),
+    AdviceCode.RETIRE_MEMORY: (
+        "hardly anything it lists is ever loaded: retire what is not needed, or move it to "
+        "archive/NAME, which is searched and in no prompt"
+    ),
+}
+
+
 class Advice(NamedTuple):
-    """A proposed change of a block, with the reason."""
+    """A proposed change of a block."""
 
     use: Use
-    do: str
+    code: AdviceCode
+
+    @property
+    def do(self) -> str:
+        """The change and its reason, for people."""
+        return WORDS[self.code]
 
 
 class AgentUsage(NamedTuple):
@@ -120,16 +149,13 @@ def advice(found: AgentUsage) -> Iterator[Advice]:
     searched = any(use.place is Place.FRONT and use.name == FIND for use in found.uses)
     if searched or sum(use.tokens for use in rare) > search_tokens():
         for use in rare:
-            yield Advice(use, 'put it behind the tool search, where it costs nothing until it is '
-                              'looked for: tier="rare", of an MCP server rare=("NAME",)')
+            yield Advice(use, AdviceCode.PUT_BEHIND_SEARCH)
     for use in found.uses:
         if use.place is Place.BEHIND and _judged(use, least=FIXED_SHARE):
-            yield Advice(use, "put it into the fixed prompt: take away its tier, or raise "
-                              "tool_schema_tokens; each turn pays for a search now")
+            yield Advice(use, AdviceCode.PUT_IN_FIXED_PROMPT)
         heavy = use.name == _INDEX and use.tokens >= BLOCK_TOKENS_MIN
         if heavy and _judged(use, below=RARE_SHARE):
-            yield Advice(use, "hardly anything it lists is ever loaded: retire what is not needed, "
-                              "or move it to archive/NAME, which is searched and in no prompt")
+            yield Advice(use, AdviceCode.RETIRE_MEMORY)
 
 
 def _judged(use: Use, *, least: float = 0.0, below: float = 2.0) -> bool:
@@ -254,5 +280,5 @@ def _turns(views: SessionViews) -> Iterator[_Turn]:
             yield _Turn(answered[turn], Counter(calls.get(turn, {}).values()))
 
 
-__all__ = ["FIXED_SHARE", "RARE_SHARE", "TURNS_MIN", "Advice", "AgentUsage", "Place", "Use",
-           "advice", "measure_usage"]
+__all__ = ["FIXED_SHARE", "RARE_SHARE", "TURNS_MIN", "WORDS", "Advice", "AdviceCode", "AgentUsage",
+           "Place", "Use", "advice", "measure_usage"]

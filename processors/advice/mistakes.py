@@ -6,10 +6,11 @@ in `doctor`. Findings are advice; no decision depends on them.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from enum import StrEnum
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...schemas.events.parts import Body, ReadBlob
 from ...schemas.tokens import NEW, estimate
@@ -21,10 +22,11 @@ from ..fold.rows import Rows
 from ..fold.views import SessionViews
 from ..request.prefix import Prefix
 from ..tools.log_text import LOG_LINES_MAX, looks_like_log
+from ..tools.results import is_log_tail, left_out_in
 from ..tools.tiers import FIND, SCHEMA_TOKENS, USE
 from .prefix_drift import changed_parts, parts, unstable_parts
 from .prompt_growth import GROWTH_TOKENS_MAX, Group, GrownPart, Growth
-from .tool_echo import ECHO_LINES_BACK, ECHO_SHARE, EarlierTexts, echo, leaves
+from .tool_echo import ECHO_LINES_BACK, ECHO_SHARE, EarlierTexts, Echo, echo, leaves
 
 RESULT_TOKENS_MIN = 500  # smaller results are not worth a finding
 OWN_LINES = 5  # further lines that a cut log may have: a head, a notice, an exit code
@@ -48,28 +50,136 @@ KINDS = {
     "or contains what looks like a clock or id",
 }
 
-# The notices of tools/results.py if it shows less than a tool returned: a raw log that was cut to
-# its end, or to the limit of a result, is still a raw log. A page may contain the same text with
-# any number, so numbers with more digits are not taken as a size.
-_SERVED = f"[a log: its last {LOG_LINES_MAX} lines]\n"
-_LEFT_OUT = re.compile(
-    r"^\[(?P<missing>\d{1,15}) of (?P<whole>\d{1,15}) bytes\b.* left out here", re.M
+
+class MistakeCode(StrEnum):
+    """What was found."""
+
+    LOG = "log"
+    LOG_ESTIMATED = "log_estimated"
+    LOG_END_SHOWN = "log_end_shown"
+    ECHO_OF_ARGUMENTS = "echo_of_arguments"
+    ECHO_OF_CALL = "echo_of_call"
+    ECHO_OF_MESSAGE = "echo_of_message"
+    SCHEMA_LARGE = "schema_large"
+    SCHEMAS_LARGE = "schemas_large"
+    SEARCH_LARGE = "search_large"
+    HIT_LARGE = "hit_large"
+    PART_UNSTABLE = "part_unstable"
+    PART_GREW = "part_grew"
+    PART_ADDED = "part_added"
+    PART_CHANGES = "part_changes"
+    PART_GREW_OVER_SESSIONS = "part_grew_over_sessions"
+    MEMORY_GREW_OVER_SESSIONS = "memory_grew_over_sessions"
+
+
+class Words(NamedTuple):
+    """A mistake in words. kind: one of KINDS; do: the remedy. `text` and `do` have names of the
+    mistake's values in braces."""
+
+    kind: str
+    text: str
+    do: str
+
+
+_LAST_LINES = f"return its last {LOG_LINES_MAX} lines, or let the tool filter it"
+_ONLY_NEW = "return only what is new, and refer to what is known"
+_SNIPPETS = "return 200 tokens on each side of a match, and name the place"
+_TAKE_OUT = "take out what most turns do not use"
+_OVER_SESSIONS = (
+    "{culprit} has grown by {tokens} tokens from session to session: {was} in session {since}, "
+    "{now} now, {sessions} later"
 )
 
+WORDS: dict[MistakeCode, Words] = {
+    MistakeCode.LOG: Words("log", "{lines} lines of a raw log", _LAST_LINES),
+    MistakeCode.LOG_ESTIMATED: Words("log", "about {lines} lines of a raw log", _LAST_LINES),
+    MistakeCode.LOG_END_SHOWN: Words(
+        "log", "a raw log of {whole} bytes, of which the end was shown",
+        "let the tool filter it: the rest is never read",
+    ),
+    MistakeCode.ECHO_OF_ARGUMENTS: Words(
+        "echo", "{percent} % of the result are its own arguments", _ONLY_NEW
+    ),
+    MistakeCode.ECHO_OF_CALL: Words(
+        "echo", "{percent} % of the result repeats {name} {call}", _ONLY_NEW
+    ),
+    MistakeCode.ECHO_OF_MESSAGE: Words(
+        "echo", "{percent} % of the result repeats the {kind} of turn {turn}", _ONLY_NEW
+    ),
+    MistakeCode.SCHEMA_LARGE: Words(
+        "schema", "the schema of {culprit} is in every request",
+        f"describe it in {TOOL_TOKENS_MAX} tokens, or put it behind a tool search",
+    ),
+    MistakeCode.SCHEMAS_LARGE: Words(
+        "schema", "{count} tools; the largest are {largest}",
+        "put rarely used ones behind a tool search",
+    ),
+    MistakeCode.SEARCH_LARGE: Words(
+        "search", "a search that returned {tokens} tokens", _SNIPPETS
+    ),
+    MistakeCode.HIT_LARGE: Words("search", "one hit of the search has {hit} tokens", _SNIPPETS),
+    MistakeCode.PART_UNSTABLE: Words(
+        "prompt", "{culprit} contains what looks like a {kind}: {found}",
+        "if it changes, every request pays for all {prefix} tokens of the prefix: put it in a "
+        "message instead",
+    ),
+    MistakeCode.PART_GREW: Words(
+        "prompt", "{culprit} has grown by {tokens} tokens since the session began", _TAKE_OUT
+    ),
+    MistakeCode.PART_ADDED: Words(
+        "prompt", "{culprit} has grown by {tokens} tokens and did not exist at first", _TAKE_OUT
+    ),
+    MistakeCode.PART_CHANGES: Words(
+        "prompt",
+        "the prefix changed {changes} times in this session, {own} times by {culprit}; each time "
+        "all {prefix} tokens were paid for again",
+        "keep {culprit} stable: put what changes into a message",
+    ),
+    MistakeCode.PART_GREW_OVER_SESSIONS: Words("prompt", _OVER_SESSIONS, _TAKE_OUT),
+    MistakeCode.MEMORY_GREW_OVER_SESSIONS: Words(
+        "prompt", _OVER_SESSIONS, "retire or archive what most turns do not use"
+    ),
+}
+SHOWN: dict[str, Callable[[Any], str]] = {
+    "largest": ", ".join,
+    "sessions": lambda count: "1 session" if count == 1 else f"{count} sessions",
+}
+"""The values that are not shown as they are."""
 
 
 class Mistake(NamedTuple):
-    """One finding. kind: one of KINDS; culprit: a tool, a part of the prefix, or `all tools`; call:
-    the key of the call, or ''; tokens: the size of the culprit, or for growth the increase of its
-    size, in tokens; do: the remedy.
+    """One finding.
+
+    culprit: a tool, a part of the prefix, or `all tools`.
+    call: the key of the call, or ''.
+    tokens: the size of the culprit, or for growth the increase of its size.
+    values: further facts, which its words name.
     """
 
-    kind: str
+    code: MistakeCode
     culprit: str
     call: str
     tokens: int
-    text: str
-    do: str
+    values: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """One of KINDS."""
+        return WORDS[self.code].kind
+
+    @property
+    def text(self) -> str:
+        """What was found, for people."""
+        return self._filled(WORDS[self.code].text)
+
+    @property
+    def do(self) -> str:
+        """The remedy, for people."""
+        return self._filled(WORDS[self.code].do)
+
+    def _filled(self, words: str) -> str:
+        values = {"culprit": self.culprit, "tokens": self.tokens, **self.values}
+        return words.format_map({name: SHOWN.get(name, str)(x) for name, x in values.items()})
 
     def __str__(self) -> str:
         place = f"{self.culprit} ({self.call})" if self.call else self.culprit
@@ -120,10 +230,8 @@ def in_prefixes(
     texts, all_of_it = parts(prefixes[-1]), _weight(prefixes[-1], counts)
     for found in unstable_parts(prefixes[-1], today):
         yield Mistake(
-            "prompt", found.part, "", estimate(texts[found.part], counts),
-            f"{found.part} contains what looks like a {found.kind}: {found.text}",
-            f"if it changes, every request pays for all {all_of_it} tokens of the prefix: put it "
-            "in a message instead",
+            MistakeCode.PART_UNSTABLE, found.part, "", estimate(texts[found.part], counts),
+            {"kind": found.kind, "found": found.text, "prefix": all_of_it},
         )
 
 
@@ -138,30 +246,23 @@ def in_schemas(prefix: Prefix, counts: str = NEW) -> Iterator[Mistake]:
     ours = [f"tool {name}" for name in OURS]
     for name, tokens in sizes.items():
         if tokens > TOOL_TOKENS_MAX and name not in ours:
-            yield Mistake(
-                "schema", name, "", tokens, f"the schema of {name} is in every request",
-                f"describe it in {TOOL_TOKENS_MAX} tokens, or put it behind a tool search",
-            )
+            yield Mistake(MistakeCode.SCHEMA_LARGE, name, "", tokens, {})
     total = sum(sizes.values())
     if total > TOOLS_TOKENS_MAX:
-        most = ", ".join(sorted(sizes.keys() - ours, key=lambda name: (-sizes[name], name))[:3])
+        largest = sorted(sizes.keys() - ours, key=lambda name: (-sizes[name], name))[:3]
         yield Mistake(
-            "schema", "all tools", "", total, f"{len(sizes)} tools; the largest are {most}",
-            "put rarely used ones behind a tool search",
+            MistakeCode.SCHEMAS_LARGE, "all tools", "", total,
+            {"count": len(sizes), "largest": largest},
         )
 
 
 def in_sessions(grown: Iterable[GrownPart]) -> Iterator[Mistake]:
     """Parts of an agent's prompt that have grown from session to session."""
     for each in grown:
-        later = "1 session" if each.sessions == 1 else f"{each.sessions} sessions"
-        yield Mistake(
-            "prompt", each.part, "", each.tokens,
-            f"{each.part} has grown by {each.tokens} tokens from session to session: {each.was} in "
-            f"session {each.since}, {each.now} now, {later} later",
-            "retire or archive what most turns do not use"
-            if each.part.startswith("memory") else "take out what most turns do not use",
-        )
+        code = MistakeCode.PART_GREW_OVER_SESSIONS
+        if each.part.startswith("memory"):
+            code = MistakeCode.MEMORY_GREW_OVER_SESSIONS
+        yield Mistake(code, each.part, "", each.tokens, each._asdict())
 
 
 def grown_in(
@@ -183,21 +284,17 @@ def in_growth(prefixes: Sequence[Prefix], counts: str = NEW) -> Iterator[Mistake
     }
     for name, tokens in grown.items():
         if tokens > GROWTH_TOKENS_MAX and not name.startswith("tool "):
-            since = "since the session began" if name in first else "and did not exist at first"
-            yield Mistake(
-                "prompt", name, "", tokens, f"{name} has grown by {tokens} tokens {since}",
-                "take out what most turns do not use",
-            )
+            code = MistakeCode.PART_GREW if name in first else MistakeCode.PART_ADDED
+            yield Mistake(code, name, "", tokens, {})
     changes = len(prefixes) - 1
     if changes > CHANGES_MAX:
         names = [name for a, b in pairwise(prefixes) for name in changed_parts(a, b)]
         most = max(dict.fromkeys(names), key=names.count, default="prefix")
         own = next((texts[most] for texts in reversed(had) if most in texts), "")
+        weight = _weight(prefixes[-1], counts)
         yield Mistake(
-            "prompt", most, "", estimate(own, counts),
-            f"the prefix changed {changes} times in this session, {names.count(most)} times by "
-            f"{most}; each time all {_weight(prefixes[-1], counts)} tokens were paid for again",
-            f"keep {most} stable: put what changes into a message",
+            MistakeCode.PART_CHANGES, most, "", estimate(own, counts),
+            {"changes": changes, "own": names.count(most), "prefix": weight},
         )
 
 
@@ -218,47 +315,56 @@ def in_results(
         tokens = estimate(text, counts)
         if tokens < RESULT_TOKENS_MIN:
             continue
-        for kind, found in (
-            ("log", _log(text)),
-            ("echo", echo(text, args.get(line.call), earlier.before(place))),
-            ("search", _search(line.name, text, tokens, counts)),
+        for found in (
+            _log(text),
+            _echo(echo(text, args.get(line.call), earlier.before(place))),
+            _search(line.name, text, tokens, counts),
         ):
             if found is not None:
-                yield Mistake(kind, line.name, line.call, tokens, *found)
+                code, values = found
+                yield Mistake(code, line.name, line.call, tokens, values)
 
 
-_Found = tuple[str, str] | None
+_Found = tuple[MistakeCode, dict[str, Any]] | None
 
 
 def _log(text: str) -> _Found:
-    left_out = _LEFT_OUT.search(text)
-    if text.startswith(_SERVED) and left_out:
-        what = f"a raw log of {left_out['whole']} bytes, of which the end was shown"
-        return what, "let the tool filter it: the rest is never read"
+    left_out = left_out_in(text)
+    if is_log_tail(text) and left_out:
+        return MistakeCode.LOG_END_SHOWN, {"whole": left_out.whole}
     # Cut JSON is invalid, so the number of lines is estimated from the lines that are left and from
     # the size of the missing part.
-    cut = text[:1] == "{" and left_out
+    cut = left_out if text[:1] == "{" else None
     for part in (text.replace("\\n", "\n"),) if cut else leaves(text) or (text,):
-        count, about = part.count("\n") + 1, ""
+        count, code = part.count("\n") + 1, MistakeCode.LOG
         if cut:
-            whole, missing = int(cut["whole"]), int(cut["missing"])
-            count, about = (count - 3) * whole // max(1, whole - missing), "about "  # the notice
+            count = (count - 3) * cut.whole // max(1, cut.whole - cut.missing)  # 3: the notice
+            code = MistakeCode.LOG_ESTIMATED
         if count > LOG_LINES_MAX + OWN_LINES and looks_like_log(part, numbered=True):
-            last = f"return its last {LOG_LINES_MAX} lines, or let the tool filter it"
-            return f"{about}{count} lines of a raw log", last
+            return code, {"lines": count}
     return None
+
+
+def _echo(found: Echo | None) -> _Found:
+    if found is None:
+        return None
+    line, percent = found.line, found.percent
+    if line is None:
+        return MistakeCode.ECHO_OF_ARGUMENTS, {"percent": percent}
+    if line.call:
+        values = {"percent": percent, "name": line.name, "call": line.call}
+        return MistakeCode.ECHO_OF_CALL, values
+    values = {"percent": percent, "kind": line.kind, "turn": line.turn}
+    return MistakeCode.ECHO_OF_MESSAGE, values
 
 
 def _search(name: str, text: str, tokens: int, counts: str) -> _Found:
     if not SEARCHES.search(name):
         return None
-    snippets = "return 200 tokens on each side of a match, and name the place"
     if tokens > SEARCH_TOKENS_MAX:
-        return f"a search that returned {tokens} tokens", snippets
+        return MistakeCode.SEARCH_LARGE, {}
     largest = max((estimate(leaf, counts) for leaf in leaves(text)), default=0)
-    if largest > HIT_TOKENS_MAX:
-        return f"one hit of the search has {largest} tokens", snippets
-    return None
+    return (MistakeCode.HIT_LARGE, {"hit": largest}) if largest > HIT_TOKENS_MAX else None
 
 
 # -- while a worker runs ---------------------------------------------------------------------------
@@ -338,7 +444,7 @@ class _Progress:
 
 
 __all__ = [
-    "KINDS", "Mistake", "Watch", "grown_in", "in_growth", "in_prefixes", "in_results",
-    "in_schemas", "in_sessions", "mistakes", "prefixes_of",
+    "KINDS", "WORDS", "Mistake", "MistakeCode", "Watch", "Words", "grown_in", "in_growth",
+    "in_prefixes", "in_results", "in_schemas", "in_sessions", "mistakes", "prefixes_of",
     "whole_prefix",
 ]

@@ -5,6 +5,7 @@ Pure functions on text.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from ...schemas.events.parts import Body
 from ..fold.projections.transcript import Line
@@ -36,12 +37,18 @@ class EarlierTexts:
                 yield line, self._texts[number]
 
 
+class Echo(NamedTuple):
+    """A repetition. percent: the repeated share of the result; line: the transcript line that is
+    repeated, None for the call's own arguments."""
+
+    percent: int
+    line: Line | None
+
+
 def echo(
     text: str, args: Body | None, before: Iterable[tuple[Line, frozenset[str]]]
-) -> tuple[str, str] | None:
-    """A description of the repetition and the remedy, if most of a result's text repeats the call's
-    arguments or an earlier line; else None.
-    """
+) -> Echo | None:
+    """Detects a result most of which repeats the call's arguments or an earlier line."""
     lines, own = list(_lines(text)), _inline(args)
     total = sum(map(len, lines))
     for repeated, whole in (
@@ -49,16 +56,12 @@ def echo(
         (_copied(text, own), len(text)),
     ):
         if repeated > ECHO_SHARE * whole:
-            return f"{_percent(repeated, whole)} of the result are its own arguments", _REMEDY
+            return Echo(100 * repeated // whole, None)
     for line, earlier in before:
         repeated = _share(lines, earlier)
         if repeated > ECHO_SHARE * total:
-            share = _percent(repeated, total)
-            return f"{share} of the result repeats {_name(line)}", _REMEDY
+            return Echo(100 * repeated // total, line)
     return None
-
-
-_REMEDY = "return only what is new, and refer to what is known"
 
 
 def _share(lines: Iterable[str], earlier: frozenset[str]) -> int:
@@ -92,14 +95,6 @@ def _pieces(text: str) -> Iterator[str]:
         piece = text[start : start + PIECE_CHARS]
         if len(set(piece)) > RULE_CHARS:
             yield piece
-
-
-def _name(line: Line) -> str:
-    return f"{line.name} {line.call}" if line.call else f"the {line.kind} of turn {line.turn}"
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part // whole} %"
 
 
 def _inline(body: Body | None) -> str:
@@ -136,4 +131,4 @@ def leaves(text: str) -> list[str]:
     return found
 
 
-__all__ = ["ECHO_LINES_BACK", "ECHO_SHARE", "EarlierTexts", "echo", "leaves"]
+__all__ = ["ECHO_LINES_BACK", "ECHO_SHARE", "EarlierTexts", "Echo", "echo", "leaves"]

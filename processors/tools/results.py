@@ -6,6 +6,7 @@ text states how much is missing and how to get it. The functions are pure except
 """
 
 import json
+import re
 from collections.abc import ItemsView, KeysView, ValuesView
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ NAME_CHARS_MAX = 60  # limit of a list's path, whose names come from the tool
 NOTICES_MAX = 10  # notices of shortened lists; an object may have a thousand of them
 KEPT_BYTES_MAX = 32 * 1024 * 1024  # of a stored result: a tool in a loop must not fill the disk
 WEIGHED_BYTES = 1024 * 1024  # bytes whose tokens are estimated (15 ms); the rest is in proportion
+LOG_TAIL = f"[a log: its last {LOG_LINES_MAX} lines]\n"
 _BINARY, _TEXT = "application/octet-stream", "text/plain; charset=utf-8"
 
 
@@ -133,7 +135,7 @@ def _rendering_of(value: Any) -> _Rendering:
             end = last_lines(value)
             if len(end) == len(value) or not looks_like_log(end):
                 return _Rendering(*_encoded(value))
-            shown = f"[a log: its last {LOG_LINES_MAX} lines]\n{end}"
+            shown = f"{LOG_TAIL}{end}"
             return _Rendering(*_encoded(value), shown, len(end.encode("utf-8", "replace")), 0)
         case bytes() | bytearray() | memoryview():
             data = bytes(value)
@@ -228,6 +230,28 @@ def _notice(left_out: int, rendering: _Rendering, how: str, read_at: int, family
     tokens = estimate(weighed, family) * left_out // max(1, len(weighed))
     about = f", about {tokens} tokens," if rendering.media_type == _TEXT else ""
     return f"[{left_out} of {total} bytes{about} are left out here. {how}]"
+
+
+# A tool may return the same text with any number: one with more digits is not taken as a size.
+_NOTICE = re.compile(r"^\[(\d{1,15}) of (\d{1,15}) bytes\b.* left out here", re.M)
+
+
+class LeftOut(NamedTuple):
+    """What a notice states, in bytes."""
+
+    missing: int
+    whole: int
+
+
+def left_out_in(text: str) -> LeftOut | None:
+    """What the notice in a result's text states; None if nothing was left out."""
+    found = _NOTICE.search(text)
+    return None if found is None else LeftOut(*map(int, found.groups()))
+
+
+def is_log_tail(text: str) -> bool:
+    """Whether a result's text is the end of a longer log."""
+    return text.startswith(LOG_TAIL)
 
 
 def _within(text: str, tokens: int, bytes_max: int, family: str) -> str:

@@ -7,7 +7,14 @@ import pytest
 
 from foldlog.client.show import Everything
 from foldlog.processors.advice import block_usage
-from foldlog.processors.advice.block_usage import TURNS_MIN, Place, Use, advice, measure_usage
+from foldlog.processors.advice.block_usage import (
+    TURNS_MIN,
+    AdviceCode,
+    Place,
+    Use,
+    advice,
+    measure_usage,
+)
 from foldlog.processors.advice.mistakes import whole_prefix
 from foldlog.processors.advice.prefix_drift import parts
 from foldlog.processors.agent import Agent
@@ -146,6 +153,7 @@ def test_S3_8_doctor_recommends_tiers_in_text_and_names_the_change(monkeypatch):
     assert set(by_tool) == {" tool huge", " tool rates"}
     assert "tokens in every request, used in 0 of 4 turns (0%)" in by_tool[" tool huge"].text
     assert 'tier="rare"' in by_tool[" tool huge"].do
+    assert by_tool[" tool huge"].values["advice"].code is AdviceCode.PUT_BEHIND_SEARCH
     assert "behind the tool search, used in 4 of 4 turns (100%)" in by_tool[" tool rates"].text
     assert "fixed prompt" in by_tool[" tool rates"].do
     whole = [row.text for row in usage(everything, s.blobs.read, whole=True)]

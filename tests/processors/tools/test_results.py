@@ -15,7 +15,7 @@ from foldlog.log.blobs import INLINE_BYTES_MAX, BlobStore
 from foldlog.processors import token_count
 from foldlog.processors.tools import results
 from foldlog.processors.tools.builtin import read_result
-from foldlog.processors.tools.results import PREVIEW_CHARS, shape
+from foldlog.processors.tools.results import PREVIEW_CHARS, is_log_tail, left_out_in, shape
 from foldlog.processors.tools.tool import Shortened
 from foldlog.schemas.tokens import OLD, estimate
 
@@ -142,6 +142,23 @@ def test_S3_5_a_result_over_the_limit_is_cut_with_a_notice(blobs):
     assert blobs.resolve(result.content).decode() == whole
     offset = int(text.split("offset ")[1].split(".")[0])
     assert text.split("\n[")[0] == whole[:offset]
+
+
+@pytest.mark.parametrize("readable", [True, False])
+@pytest.mark.parametrize(("value", "is_tail"), [
+    ("words " * 9_000, False), (b"\x00" * 9, False), ({"rows": [*range(900)]}, False),
+    ("12:00:00 INFO ok\n" * 201, True), ("12:00:00 INFO a longer line\n" * 90_000, True),
+], ids=["text", "binary", "rows", "log", "long log"])
+def test_what_a_notice_states_can_be_read_from_the_text(blobs, value, is_tail, readable):
+    result = shaped(blobs, value, limit=500, readable=readable)
+    assert left_out_in(text_of(result)) == (result.left_out, result.bytes)
+    assert is_log_tail(text_of(result)) == is_tail
+
+
+@pytest.mark.parametrize("value", ["short", "", "12:00:00 INFO ok\n" * 9, {"of": "12 bytes"}])
+def test_a_whole_result_states_nothing(blobs, value):
+    text = text_of(shaped(blobs, value))
+    assert left_out_in(text) is None and not is_log_tail(text)
 
 
 def test_S3_5_without_read_result_the_notice_recommends_asking_for_less(blobs):

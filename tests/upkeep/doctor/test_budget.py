@@ -146,3 +146,4 @@ def test_S3_9_doctor_prints_findings_as_text_and_as_json(tmp_path, capsys, monke
     assert "note    budget log: read of agent shop" in shown.out
     rows = [row for row in shell("doctor --json").json if row["check"] == "budget log"]
     assert len(rows) == 1 and rows[0]["level"] == "note" and json.dumps(rows)
+    assert (rows[0]["code"], rows[0]["mistake"]) == ("budget_mistake", "log")

@@ -6,6 +6,8 @@ place, and must give the same facts.
 
 import asyncio
 import dataclasses
+import json
+from datetime import date
 
 import pytest
 
@@ -14,6 +16,10 @@ from foldlog.client.show import fold_everything
 from foldlog.log import MemoryLog
 from foldlog.log.blobs import BlobStore
 from foldlog.log.made import note
+from foldlog.processors.advice import block_usage, mistakes
+from foldlog.processors.advice.block_usage import AdviceCode, AgentUsage, Place, Use
+from foldlog.processors.advice.mistakes import MistakeCode, in_prefixes, in_sessions
+from foldlog.processors.advice.prompt_growth import GrownPart
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects import background
 from foldlog.processors.effects.failed_turns import failed_turn, way_out
@@ -23,6 +29,7 @@ from foldlog.processors.fold.projections import transcript
 from foldlog.processors.limits import Limits
 from foldlog.processors.outside import connection
 from foldlog.processors.outside.connection import Condition, State
+from foldlog.processors.request.layers import Layer
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.wake import work_ends
@@ -31,9 +38,20 @@ from foldlog.processors.wake.work_ends import WorkEnd
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import UNCLEAN, topics
+from foldlog.tests.kit import answers
 from foldlog.tests.kit.played import PARTITIONS, memory_log, opened
 from foldlog.tests.kit.waiting import PATIENCE_S
+from foldlog.tests.processors.advice.test_mistakes import (
+    ENTRIES,
+    LOG,
+    NEWS,
+    after_result,
+    described,
+    prefix,
+    served,
+)
 from foldlog.upkeep.doctor import checks, findings
+from foldlog.upkeep.doctor.budget import budget_mistakes
 from foldlog.upkeep.doctor.findings import Code, Severity, TopicRemedy, Words
 from foldlog.web.protocols.plain import line_json
 
@@ -47,6 +65,9 @@ def replace_sentences(monkeypatch):
     monkeypatch.setattr(errors, "ADVICE", {cause: str(cause) for cause in errors.ADVICE})
     policy = {name: row._replace(advice=name) for name, row in errors.POLICY.items()}
     monkeypatch.setattr(errors, "POLICY", policy)
+    kinds = {code: row._replace(text=code, do=code) for code, row in mistakes.WORDS.items()}
+    monkeypatch.setattr(mistakes, "WORDS", kinds)
+    monkeypatch.setattr(block_usage, "WORDS", {code: str(code) for code in AdviceCode})
     coded = {code: Words(row.level, "check", code, code) for code, row in findings.FINDINGS.items()}
     monkeypatch.setattr(findings, "FINDINGS", coded)
 
@@ -252,6 +273,77 @@ def test_the_remedy_of_a_topic_is_a_code(both, settings, made, wanted, remedy):
     assert set(both(scenario)) == {remedy}
 
 
+def in_results(path):
+    """The mistakes in results of tools: every kind of log, repetition and search."""
+    hits, twice = json.dumps([NEWS, "short"]), after_result(NEWS)
+    twice.answer(answers.Use("put", "{}", "b"))
+    twice.result("1.2.0", NEWS)
+    quoting = after_result("ok")
+    quoting.say(raw=f"[{answers.text(NEWS)}]".encode())
+    quoting.answer(answers.Use("look", "{}", "b"))
+    quoting.result("1.2.0", NEWS)
+    sessions = (
+        after_result(LOG), after_result(served(path, ENTRIES * 10)),
+        after_result(served(path, {"output": ENTRIES})), twice, quoting,
+        after_result(NEWS, args=json.dumps({"where": NEWS})),
+        after_result(NEWS * 6, "search_notes"), after_result(hits, "search_notes"),
+    )
+    return [found for session in sessions for found in mistakes.mistakes(session.views)]
+
+
+def in_prompts():
+    """The mistakes in prompts: large schemas, a clock, growth and changes."""
+    rules, large = Layer("project", "F.md", "rule\n"), "a rule more\n" * 400
+    grown = prefix("You help.", rules._replace(text=large))
+    histories = (
+        [prefix(tools=[described(7_900, f"big{n}") for n in range(6)])],
+        [prefix("It is 2026-11-21T10:11.")], [prefix("You help.", rules), grown],
+        [prefix(), grown], [prefix(f"You help number {n}.") for n in range(7)],
+    )
+    parts = (("system prompt", 1), ("memory core", 2))
+    later = [GrownPart(("a",), part, 10, 900, "s1", sessions) for part, sessions in parts]
+    return [*(found for each in histories for found in in_prefixes(each)), *in_sessions(later)]
+
+
+def test_a_mistake_is_a_code(both, tmp_path):
+    def scenario():
+        found = [*in_results(tmp_path), *in_prompts()]
+        return [(each.code, each.kind, *each[1:]) for each in found]
+
+    found = both(scenario)
+    assert {code for code, *_ in found} == set(MistakeCode)
+    assert {kind for _, kind, *_ in found} == set(mistakes.KINDS)
+
+
+def test_doctor_merges_mistakes_by_codes(both, settings):
+    def scenario():
+        log = memory_log()
+        sessions, played = opened(log, settings)
+        sessions.say("s1", "hi", message_id="m1")
+        played.propose("", ("read", {}), ("read", {}))
+        for index in range(2):
+            played.invoke(index)
+            played.tool_start(index)
+            played.tool_result(LOG, index)
+        found = budget_mistakes(fold_everything(log), lambda _: b"", date(2026, 11, 21))
+        return [(each.code, each.values["mistake"].code) for each in found]
+
+    expected = [MistakeCode.LOG, MistakeCode.ECHO_OF_CALL]
+    assert both(scenario) == [(Code.BUDGET_MISTAKE, code) for code in expected]
+
+
+def test_advice_on_a_block_is_a_code(both):
+    uses = (
+        Use(Place.FRONT, "rare", 100, 0, 0, 5_000, True), Use(Place.BEHIND, "usual", 100, 95, 95),
+        Use(Place.PROMPT, "memory index", 100, 0, 0, 900),
+    )
+
+    def scenario():
+        return [(each.use, each.code) for each in block_usage.advice(AgentUsage(100, uses))]
+
+    assert both(scenario) == list(zip(uses, AdviceCode, strict=True))
+
+
 def test_the_parts_of_texts_follow_from_values():
     one = findings.found(
         Code.AGENT_MISSING, agent="shop", sessions=["s1"], open_sessions=["s1"], served=()
@@ -268,4 +360,5 @@ def test_the_parts_of_texts_follow_from_values():
 def test_every_finding_has_words():
     assert set(findings.FINDINGS) == set(Code)
     assert set(findings.TOPIC_REMEDIES) == set(TopicRemedy)
+    assert set(mistakes.WORDS) == set(MistakeCode) and set(block_usage.WORDS) == set(AdviceCode)
     assert set(work_ends.WORDS) == set(WorkEnd) and set(connection.WORDS) == set(State)
