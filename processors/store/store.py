@@ -63,6 +63,7 @@ class Backend(Protocol):
     def close(self) -> None: ...
 
 
+OPENS_MAX = 20  # of a store for reading, each after a compaction during the try before
 PAGE_SUFFIX = 9  # bytes of a page's key after the session id: 0, then the rows before the page
 # Measured: how many times its stored bytes a session takes in memory, and how many bytes
 # more per row.
@@ -474,8 +475,28 @@ def _mismatch(store: Store, belongs: Belongs, end_offset: int) -> str | None:
 
 
 def open_readonly(directory: Path) -> Store:
-    """Open for reading a store that no worker uses, or a snapshot of a store in use."""
+    """Open a store for reading, also one in which a worker writes. Raises Corrupt if it is damaged.
+
+    Between the reading of the list of files and their opening, a compaction may delete some of
+    them. Then the list has changed, and the next try opens the files of the new one.
+    """
+    for _ in range(OPENS_MAX - 1):
+        before = _list_of_files(directory)
+        try:
+            return Store(RocksBackend(directory, read_only=True))
+        except Corrupt:
+            if _list_of_files(directory) == before:
+                raise
     return Store(RocksBackend(directory, read_only=True))
+
+
+def _list_of_files(directory: Path) -> set[tuple[str, int]]:
+    """The name and the size of RocksDB's lists of files, which only grow."""
+    found = set()
+    for path in directory.glob("MANIFEST-*"):
+        with suppress(FileNotFoundError):
+            found.add((path.name, path.stat().st_size))
+    return found
 
 
 def as_json(belongs: Belongs) -> str:
