@@ -18,6 +18,7 @@ from ...schemas.events.parts import Trigger
 from ..limits import Limits
 from .arguments import why_wrong
 from .blob_wait import when_stored
+from .isolated import NotBegun
 from .outcomes import ToolClaim, gave_up, not_run, result, short, uncertain
 from .output_sink import Sink, Stop
 from .results import Shaped, plain, shape
@@ -66,9 +67,12 @@ async def run(
         if cached is not None:
             await _report(sink, claim, cached)
             return None
-    kwargs = tool.arguments.parse(args)
-    work = one.call(tool.function, kwargs, context=tool.context is not None)
-    end = await one.until_end(work, stop, cancel=tool.is_async)
+    if tool.isolate:
+        work = one.call_isolated(args)
+    else:
+        kwargs = tool.arguments.parse(args)
+        work = one.call(tool.function, kwargs, context=tool.context is not None)
+    end = await one.until_end(work, stop, cancel=tool.can_be_ended)
     event = await when_stored(lambda: _outcome(one, end))
     if key is not None:
         await asyncio.to_thread(_keep, one, key, event)
@@ -207,6 +211,8 @@ def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
         text = str(error) or "the tool failed without a reason"
         return result(claim, outcome, _shaped(one, text), reminders=ctx.reminders)
     why = one.why_ended(error)
+    if isinstance(error, NotBegun):
+        return not_run(claim, why)
     if one.once:
         return uncertain(claim, f"{why}; whether it had its effect is not known")
     aborted = one.stop.requested and not one.timed_out
