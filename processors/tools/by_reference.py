@@ -77,7 +77,9 @@ def _is_elsewhere(name: str) -> bool:
 def _spec_of(name: str) -> ModuleSpec | None:
     """What a search for a module finds, although the module is already loaded."""
     parent = name.rpartition(".")[0]
-    path = sys.modules[parent].__path__ if parent in sys.modules else None
+    path = getattr(sys.modules.get(parent), "__path__", None)
+    if parent and path is None:
+        return None
     for finder in sys.meta_path:
         spec = finder.find_spec(name, path)
         if spec is not None:

@@ -5,6 +5,7 @@ end. It reports when the function begins, so a death before that is known to hav
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -55,22 +56,23 @@ async def call(request: Request, children: Children, show: Callable[[str], None]
     show: gets what the process printed, if it printed anything.
     """
     ours, theirs = socket.socketpair()
+    received = bytearray()
     with ours:
         ours.setblocking(False)
-        talking = asyncio.ensure_future(_talk(ours, request.encoded()))
+        talking = asyncio.ensure_future(_talk(ours, request.encoded(), received))
         try:
             with theirs:
                 command = _command(theirs.fileno())
                 ended = await children.run(command, pass_fds=(theirs.fileno(),))
-            received = await asyncio.wait_for(talking, KILL_S)
-        except OSError as error:  # a TimeoutError, too
+            await asyncio.wait({talking}, timeout=KILL_S)  # no process has the other end now
+        except OSError as error:
             raise NotBegun(f"its process was not started: {error}") from error
         finally:
             talking.cancel()
     output = middle_cut(ended.output.decode("utf-8", "backslashreplace").rstrip())
     if output and ended.code == 0:
         show(output)
-    return _result(await asyncio.to_thread(_parsed, received), ended.code, output)
+    return _result(await asyncio.to_thread(_parsed, bytes(received)), ended.code, output)
 
 
 def _command(descriptor: int) -> list[str]:
@@ -79,18 +81,15 @@ def _command(descriptor: int) -> list[str]:
     return [sys.executable, *_FLAGS, "-c", _BOOT, path, child, str(descriptor)]
 
 
-async def _talk(channel: socket.socket, request: bytes) -> bytes:
-    """Send the request, and return the replies, or b"" if they are too long."""
-    loop, received = asyncio.get_running_loop(), bytearray()
-    try:
+async def _talk(channel: socket.socket, request: bytes, received: bytearray) -> None:
+    """Send the request, and collect the replies until no process has the other end. What exceeds
+    the limit is read and dropped, so that the last reply is incomplete."""
+    loop, room = asyncio.get_running_loop(), REPLY_BYTES_MAX + _READ_BYTES
+    with contextlib.suppress(OSError):  # the process has ended before it read the request
         await loop.sock_sendall(channel, request)
         channel.shutdown(socket.SHUT_WR)
         while data := await loop.sock_recv(channel, _READ_BYTES):
-            if len(received) <= 2 * REPLY_BYTES_MAX:  # what exceeds the limit is read and dropped
-                received += data
-    except OSError:  # the process has ended before it read the request
-        return bytes(received)
-    return bytes(received)
+            received += data[: room - len(received)]
 
 
 def _parsed(received: bytes) -> list[dict[str, Any]]:

@@ -154,11 +154,16 @@ def middle_cut(text: str) -> str:
 
 
 def _encoded(reply: Mapping[str, Any]) -> bytes:
-    data = json.dumps(reply, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    try:
+        data = json.dumps(reply, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    except RecursionError:
+        return _without_value("it is nested too deeply")
     if len(data) > REPLY_BYTES_MAX:
-        note = (
-            f"[It returned, but its result of {len(data)} bytes is lost: at most "
-            f"{REPLY_BYTES_MAX} bytes pass from an isolated tool to the worker. Ask for less.]"
-        )
-        return _encoded({"reply": Reply.RETURNED, "value": {"json": note}})
+        limit = f"at most {REPLY_BYTES_MAX} bytes pass from an isolated tool to the worker"
+        return _without_value(f"it has {len(data)} bytes, and {limit}")
     return data + b"\n"
+
+
+def _without_value(why: str) -> bytes:
+    note = f"[It returned, but its result is lost: {why}. Ask for less.]"
+    return _encoded({"reply": Reply.RETURNED, "value": {"json": note}})

@@ -131,6 +131,13 @@ def fail_once(how: str) -> None:
     _raise_below(how)
 
 
+def _deep(levels: int) -> list:
+    value: list = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 @tool(effect="pure", isolate=True)
 def give(what: str) -> object:
     """Return a value."""
@@ -147,6 +154,10 @@ def give(what: str) -> object:
             return "0123456789" * 200_000
         case "too long":
             return "x" * (60 * 1024 * 1024)
+        case "deep":
+            return _deep(500)
+        case "too deep":
+            return _deep(100_000)
         case "nan":
             return [float("nan"), {1, 2}]
     return None
