@@ -170,7 +170,8 @@ def show_environment() -> str:
     for pid in ("self", os.getppid()):
         with open(f"/proc/{pid}/environ") as file:
             seen += file.read().split("\0")
-    seen += subprocess.run(["env"], capture_output=True, text=True, check=True).stdout.split("\n")
+    inner = subprocess.run(["env"], capture_output=True, text=True, check=True, timeout=60)
+    seen += inner.stdout.split("\n")
     return "\n".join(seen)
 
 
