@@ -19,13 +19,14 @@ from ..limits import Limits
 from .arguments import why_wrong
 from .blob_wait import when_stored
 from .isolated import NotBegun
-from .outcomes import ToolClaim, gave_up, not_run, result, short, uncertain
+from .outcomes import Doubt, ToolClaim, gave_up, not_run, result, short, uncertain
 from .output_sink import Sink, Stop
 from .results import Shaped, plain, shape
 from .run import End, Run, ToolHost
 from .tool import DidNotHappen, Happened, Tool, ToolCancelled, ToolFailed
 
 __all__ = [
+    "Doubt",
     "ToolClaim",
     "ToolHost",
     "run",
@@ -119,7 +120,7 @@ async def reconcile(
             text = f"the call did not happen{': ' if why else ''}{why}"
             event = result(claim, Outcome.NOT_RUN, short(text), via=Via.RECONCILER)
         case _:
-            event = uncertain(claim, str(answer))
+            event = uncertain(claim, Doubt.WORKER_DIED, str(answer))
     if event is not None:
         await _report(sink, claim, event)
     if one.cancelled:
@@ -214,7 +215,9 @@ def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
     if isinstance(error, NotBegun):
         return not_run(claim, why)
     if one.once:
-        return uncertain(claim, f"{why}; whether it had its effect is not known")
+        return uncertain(
+            claim, one.doubt(error), f"{why}; whether it had its effect is not known"
+        )
     aborted = one.stop.requested and not one.timed_out
     return result(claim, Outcome.CANCELLED if aborted else Outcome.ERROR, short(why))
 

@@ -27,7 +27,7 @@ from .children import Children
 from .context import Abort, Memory, ToolContext
 from .isolated import ProcessLost, Raised, call as call_isolated
 from .isolated_child import Request, middle_cut
-from .outcomes import ToolClaim
+from .outcomes import Doubt, ToolClaim
 from .output_sink import Stop
 from .result_cache import ResultCache, key_of, wall_ms
 from .side_log import SideLogStore
@@ -206,6 +206,14 @@ class Run:
             self.cancelled = True
         finally:
             stopping.cancel()
+
+    def doubt(self, error: BaseException | None) -> Doubt:
+        """The code for what `why_ended` says of a run that left a doubt."""
+        if self.timed_out:
+            return Doubt.TIMED_OUT
+        if self.stop.requested:
+            return Doubt.ABORTED
+        return Doubt.PROCESS_DIED if isinstance(error, ProcessLost) else Doubt.RAISED
 
     def why_ended(self, error: BaseException | None) -> str:
         """The reason why a run has no result, as text for the model and for people."""

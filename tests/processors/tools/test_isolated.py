@@ -81,6 +81,7 @@ def test_S1_constraint_3_an_abort_kills_an_isolated_tool_and_all_it_started(
     assert wait_dead(found)
     if a_tool.effect == "once":
         assert isinstance(event, ToolFailedUncertain) and "cancel c-1" in event.reason
+        assert event.code == "aborted"
     else:
         assert event.outcome == "cancelled" and b"cancel c-1" in event.content.inline
 
@@ -155,6 +156,7 @@ def test_S1_constraint_3_a_process_that_dies_leaves_only_a_once_call_in_doubt(ho
     if a_tool.effect == "once":
         assert isinstance(sink.only, ToolFailedUncertain)
         assert sink.only.reason == f"{why}; whether it had its effect is not known"
+        assert sink.only.code == "process_died"
     else:
         assert (sink.only.outcome, sink.text) == ("error", why)
 
