@@ -103,7 +103,10 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
     from .processors.mcp_server import McpServer as McpServer
     from .processors.store.state_dir import StateDirTaken as StateDirTaken
     from .processors.tools.builtin import read_result as read_result
-    from .processors.tools.context import ToolContext as ToolContext
+    from .processors.tools.context import (
+        IsolatedContext as IsolatedContext,
+        ToolContext as ToolContext,
+    )
     from .processors.tools.project import build_and_deploy as build_and_deploy
     from .processors.tools.tool import (
         DidNotHappen as DidNotHappen,
@@ -150,6 +153,7 @@ _EXPORTS: dict[str, str] = {
     "Happened": ".processors.tools.tool",
     "InDoubt": ".client.events",
     "Invalid": ".producers.checks",
+    "IsolatedContext": ".processors.tools.context",
     "Limits": ".processors.limits",
     "LogUnreachable": ".log.errors",
     "McpServer": ".processors.mcp_server",

@@ -18,6 +18,7 @@ from ..schemas.tokens import estimate, family_of
 from .fold.cut_points import window_size
 from .limits import DEFAULT_LIMITS, Limits
 from .mcp_server import McpServer
+from .tools.by_reference import demand_importable
 from .tools.tiers import SCHEMA_TOKENS, USE, arranged, tools_json
 from .tools.tool import SEARCH, Tool
 
@@ -243,6 +244,8 @@ def _tools(agent: Agent) -> tuple[Tool, ...]:
         if tool.name in seen:
             raise ValueError(f"agent {agent.name} has two tools named {tool.name!r}")
         seen.add(tool.name)
+        if tool.isolate:
+            _demand_importable(agent, tool)
     if agent.memory is True:  # any other value is rejected later
         from .tools.memory import with_memory_tools  # imported only for agents with memory
 
@@ -251,6 +254,13 @@ def _tools(agent: Agent) -> tuple[Tool, ...]:
         except ValueError as error:
             raise ValueError(f"agent {agent.name}: {error}") from None
     return tools
+
+
+def _demand_importable(agent: Agent, tool: Tool) -> None:
+    try:
+        demand_importable(tool)
+    except ValueError as error:
+        raise ValueError(f"agent {agent.name}: {error}") from None
 
 
 def _arranged(agent: Agent) -> tuple[Tool, ...]:

@@ -13,6 +13,7 @@ from ..log.blobs import BlobStore
 from ..log.errors import Refused
 from ..processors.limits import DEFAULT_LIMITS
 from ..processors.tools import call as calls
+from ..processors.tools.by_reference import demand_importable
 from ..processors.tools.output_sink import Stop
 from ..processors.tools.run import ToolHost
 from ..processors.tools.side_log import SideLogStore
@@ -45,6 +46,8 @@ async def check_tool(
     """
     if not isinstance(tool, Tool):
         raise Refused(f"check_tool needs a function with @tool, not {tool!r}")
+    if tool.isolate:
+        demand_importable(tool)
     raw = json.dumps(arguments or {}).encode()
     wrong = check_args(tool, raw)
     if wrong is not None:

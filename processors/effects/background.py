@@ -8,6 +8,7 @@ validated before it is used.
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -28,8 +29,13 @@ from ..fold.views import SessionViews
 from ..limits import Limits
 from ..memory.extraction import Extraction, extract
 from ..token_count import count
+from ..tools.by_reference import reference_of
+from ..tools.children import Children
+from ..tools.isolated import Raised, call as call_isolated
+from ..tools.isolated_child import Request
 from ..tools.output_sink import Sink, Stop
 from ..tools.run import READER, in_thread
+from ..tools.tool import Tool
 from ..wake.background_tasks import Task, is_made, task_of
 from ..wake.facts import Obligation
 from ..wake.table import Action
@@ -48,6 +54,8 @@ CUT = "[The record ends here: it had become too long, and what should follow is 
 
 GetClient = Callable[[], Awaitable[Any]]
 Remember = Callable[[str, list[Any]], int]
+
+_log = logging.getLogger("foldlog.background")
 
 
 class BackgroundWorks:
@@ -280,7 +288,7 @@ async def _run(
         raise UnusableOutput(WorkEnd.ABORTED)
     tool = agent.tool(task.tool) if task.tool else None
     if tool is not None and tool.compactor is not None:
-        text = await _by_tool(tool.compactor, task.text, stop)
+        text = await _by_tool(tool, task.text, stop)
         return await asyncio.to_thread(_short, task, text, agent, blobs)
     client = await get_client()
     if stop.requested:  # perhaps before there was a client
@@ -316,22 +324,43 @@ async def _write_memory(found: Extraction, scope: str, remember: Remember | None
     return "; ".join(filter(None, (note, found.why)))
 
 
-async def _by_tool(compactor: Callable[[str], str], text: str, stop: Stop) -> str:
-    """The output of the tool's own compactor.
-    A compactor that hangs is left running in its thread."""
-    running = asyncio.ensure_future(in_thread(lambda: compactor(text), "compactor"))
+async def _by_tool(tool: Tool, text: str, stop: Stop) -> str:
+    """The output of the tool's own compactor. A compactor that hangs is left running in its thread;
+    that of an isolated tool is killed."""
+    compactor = tool.compactor
+    assert compactor is not None
+    if tool.isolate:
+        working: Awaitable[Any] = _isolated(compactor, tool.name, text, stop)
+    else:
+        working = in_thread(lambda: compactor(text), "compactor")
+    running = asyncio.ensure_future(working)
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             return str(running.result())
     except Exception as error:
-        detail = f"{type(error).__name__}: {error}"
-        raise UnusableOutput(WorkEnd.COMPACTOR_FAILED, detail=detail) from error
+        kind = error.kind if isinstance(error, Raised) else type(error).__name__
+        raise UnusableOutput(WorkEnd.COMPACTOR_FAILED, detail=f"{kind}: {error}") from error
     finally:
         running.cancel()
         stopping.cancel()
+        await asyncio.wait({running})  # a process is killed
     raise UnusableOutput(WorkEnd.STOPPED)
+
+
+async def _isolated(function: Callable[[str], str], name: str, text: str, stop: Stop) -> Any:
+    """The output of an isolated tool's compactor. Its process ends before this does."""
+    children = Children(stop)
+    request = Request(reference=reference_of(function), name=name, text=text)
+    try:
+        return await call_isolated(request, children, _show)
+    finally:
+        await children.close()
+
+
+def _show(output: str) -> None:
+    _log.info("a compactor printed\n%s", output)
 
 
 async def _ask_model(

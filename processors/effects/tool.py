@@ -179,7 +179,10 @@ def run(session_id: str, begin: BeginTool, means: Means) -> Run:
 
     def died(why: str) -> ev.ToolResult | ev.ToolFailedUncertain:
         is_once = Effect.ONCE in (begin.call.effect, tool and tool.effect)
-        return (tools.uncertain if is_once else tools.gave_up)(claim, f"its task died: {why}")
+        text = f"its task died: {why}"
+        if is_once:
+            return tools.uncertain(claim, tools.Doubt.TASK_DIED, text)
+        return tools.gave_up(claim, text)
 
     window = StartWindow.of(begin.agent, lambda why: tools.not_run(claim, why))
     return Run(Role.TOOLS, EffectId(session_id, begin.claim.offset), work, died, window)
@@ -192,13 +195,15 @@ def reconciliation(session_id: str, begin: BeginTool, means: Means) -> Run:
     async def work(sink: Sink, stop: Stop) -> None:
         if tool is None:
             why = "its worker died, and the agent no longer has this tool"
-            await sink.outcome(session_id, tools.uncertain(claim, why))
+            doubt = tools.uncertain(claim, tools.Doubt.WORKER_DIED, why)
+            await sink.outcome(session_id, doubt)
             return
         host = _host(begin.agent, means)
         await tools.reconcile(claim, tool, begin.args, sink, stop, host, early=begin.early)
 
     def died(why: str) -> ev.ToolFailedUncertain:
-        return tools.uncertain(claim, f"its worker died, and its reconciler failed: {why}")
+        text = f"its worker died, and its reconciler failed: {why}"
+        return tools.uncertain(claim, tools.Doubt.WORKER_DIED, text)
 
     effect = EffectId(session_id, begin.claim.offset, recovers=True, early=begin.early)
     return Run(Role.TOOLS, effect, work, None if begin.early else died)

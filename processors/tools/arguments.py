@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 _ERRORS_SHOWN_MAX = 5  # a model needs only the first few to correct a call
 _ERROR_CHARS_MAX = 300  # one error may quote an enum with hundreds of members
 _NAME = re.compile(r"[A-Za-z0-9_]{1,64}")  # with any other name, the API rejects the whole request
+_CONTEXTS = ("ToolContext", "IsolatedContext")
 _VALUES_KEPT = ("default", "enum", "const", "examples")  # data, not schemas: never cleaned
 
 
@@ -146,7 +147,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 
 def _takes_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
     hint = hints.get(parameter.name)
-    return parameter.name == "ctx" or getattr(hint, "__name__", "") == "ToolContext"
+    return parameter.name == "ctx" or getattr(hint, "__name__", "") in _CONTEXTS
 
 
 def _field(tool: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -18,13 +18,15 @@ from ...schemas.events.parts import Trigger
 from ..limits import Limits
 from .arguments import why_wrong
 from .blob_wait import when_stored
-from .outcomes import ToolClaim, gave_up, not_run, result, short, uncertain
+from .isolated import NotBegun
+from .outcomes import Doubt, ToolClaim, gave_up, not_run, result, short, uncertain
 from .output_sink import Sink, Stop
 from .results import Shaped, plain, shape
 from .run import End, Run, ToolHost
 from .tool import DidNotHappen, Happened, Tool, ToolCancelled, ToolFailed
 
 __all__ = [
+    "Doubt",
     "ToolClaim",
     "ToolHost",
     "run",
@@ -66,9 +68,12 @@ async def run(
         if cached is not None:
             await _report(sink, claim, cached)
             return None
-    kwargs = tool.arguments.parse(args)
-    work = one.call(tool.function, kwargs, context=tool.context is not None)
-    end = await one.until_end(work, stop, cancel=tool.is_async)
+    if tool.isolate:
+        work = one.call_isolated(args)
+    else:
+        kwargs = tool.arguments.parse(args)
+        work = one.call(tool.function, kwargs, context=tool.context is not None)
+    end = await one.until_end(work, stop, cancel=tool.can_be_ended)
     event = await when_stored(lambda: _outcome(one, end))
     if key is not None:
         await asyncio.to_thread(_keep, one, key, event)
@@ -115,7 +120,7 @@ async def reconcile(
             text = f"the call did not happen{': ' if why else ''}{why}"
             event = result(claim, Outcome.NOT_RUN, short(text), via=Via.RECONCILER)
         case _:
-            event = uncertain(claim, str(answer))
+            event = uncertain(claim, Doubt.WORKER_DIED, str(answer))
     if event is not None:
         await _report(sink, claim, event)
     if one.cancelled:
@@ -207,8 +212,12 @@ def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
         text = str(error) or "the tool failed without a reason"
         return result(claim, outcome, _shaped(one, text), reminders=ctx.reminders)
     why = one.why_ended(error)
+    if isinstance(error, NotBegun):
+        return not_run(claim, why)
     if one.once:
-        return uncertain(claim, f"{why}; whether it had its effect is not known")
+        return uncertain(
+            claim, one.doubt(error), f"{why}; whether it had its effect is not known"
+        )
     aborted = one.stop.requested and not one.timed_out
     return result(claim, Outcome.CANCELLED if aborted else Outcome.ERROR, short(why))
 

@@ -99,6 +99,30 @@ class Memory(Protocol):
     def await_caught_up(self) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsolatedContext:
+    """What an isolated tool gets as its first parameter, if it has one of this type.
+
+    It has the values of ToolContext that another process can have. What belongs to the worker
+    (children, blobs, memory, side_log, reminders and triggers) is missing. An isolated tool may
+    start processes as any program does: they end with it.
+    """
+
+    session_id: str
+    call_key: str
+    attempt: int
+    result_tokens: int
+    workdir: Path | None = None
+    user_id: str = ""
+    project_id: str | None = None
+    approved: bool = False
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key that is the same for every attempt of this call, for example for a payment API."""
+        return f"{self.session_id}/{self.call_key}"
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class ToolContext:
     """One run of one tool call. `call_key` is TURN.STEP.INDEX, `attempt` counts from 1.

@@ -6,6 +6,7 @@ so that the same case always has the same text.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from ...schemas.enums import Outcome, Via
 from ...schemas.events import ToolFailedUncertain, ToolResult
@@ -50,6 +51,18 @@ class ToolClaim:
         return call_key(self.turn, self.step, self.index)
 
 
+class Doubt(StrEnum):
+    """How a doubt arose. PROCESS_DIED: the process of an isolated tool; WORKER_DIED: nothing could
+    say whether the call happened."""
+
+    RAISED = "raised"
+    ABORTED = "aborted"
+    TIMED_OUT = "timed_out"
+    PROCESS_DIED = "process_died"
+    TASK_DIED = "task_died"
+    WORKER_DIED = "worker_died"
+
+
 def not_run(claim: ToolClaim, why: str) -> ToolResult:
     """The outcome of an attempt that did not begin (an
     earlier attempt of the call may have begun)."""
@@ -64,7 +77,7 @@ def gave_up(claim: ToolClaim, why: str) -> ToolResult:
     return result(claim, Outcome.ERROR, short(f"given up after attempt {claim.attempt}: {why}"))
 
 
-def uncertain(claim: ToolClaim, reason: str) -> ToolFailedUncertain:
+def uncertain(claim: ToolClaim, code: Doubt, reason: str) -> ToolFailedUncertain:
     """The outcome of a call that may or may not have had its effect."""
     return ToolFailedUncertain(
         turn=claim.turn,
@@ -72,6 +85,7 @@ def uncertain(claim: ToolClaim, reason: str) -> ToolFailedUncertain:
         index=claim.index,
         attempt=claim.attempt,
         reason=_cut(reason),
+        code=code,
     )
 
 

@@ -122,7 +122,7 @@ def _with_lists(value: Any) -> Any:
             try:
                 return sorted(rows)
             except TypeError:  # values that cannot be compared, such as numbers and strings
-                return sorted(rows, key=_json)
+                return sorted(rows, key=as_json)
     return value
 
 
@@ -144,11 +144,11 @@ def _rendering_of(value: Any) -> _Rendering:
             return _Rendering(data, _BINARY, f"[{len(data)} bytes of binary data, not shown.]")
     try:
         data = plain(value)
-    except Exception:  # a value's own methods may raise anything: _json reports it
-        return _Rendering(_json(value).encode(), _TEXT)
-    whole = _json(data)
+    except Exception:  # a value's own methods may raise anything: as_json reports it
+        return _Rendering(as_json(value).encode(), _TEXT)
+    whole = as_json(data)
     notes: list[Any] = []
-    rows = _json(_first_rows(data, (), notes))
+    rows = as_json(_first_rows(data, (), notes))
     if not notes:
         return _Rendering(whole.encode(), _TEXT)
     if len(notes) > NOTICES_MAX:
@@ -188,7 +188,7 @@ def _encoded(whole: str | bytes) -> tuple[bytes, str]:
     return whole.encode("utf-8", "replace"), _TEXT  # a lone surrogate must not fail the call
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
     """The value as stable compact JSON; if JSON cannot represent the value, its repr."""
     try:
         text = compact_strict_sorted(plain(value))

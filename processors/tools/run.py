@@ -1,4 +1,4 @@
-"""Runs a tool's function, as a task or in a thread, until it returns or must stop.
+"""Runs a tool's function, as a task, thread or process, until it returns or must stop.
 
 It reports how the function ended; call.py derives the outcome of the call.
 """
@@ -22,16 +22,18 @@ from ...log.errors import Parked
 from ...schemas.enums import Approval, Effect
 from ...schemas.tokens import family_of
 from ..limits import Limits
+from .by_reference import reference_of
 from .children import Children
 from .context import Abort, Memory, ToolContext
-from .outcomes import ToolClaim
+from .isolated import ProcessLost, Raised, call as call_isolated
+from .isolated_child import Request, middle_cut
+from .outcomes import Doubt, ToolClaim
 from .output_sink import Stop
 from .result_cache import ResultCache, key_of, wall_ms
 from .side_log import SideLogStore
 from .tool import Tool, ToolFailed
 
 _log = logging.getLogger("foldlog.tools")
-TRACEBACK_CHARS_MAX = 16_000  # an exception's text may contain anything that a tool was given
 READER = "read_result"  # the tool by which a model reads the rest of a cut result
 # Shares of a turn's grace period. They leave time for the outcome to reach the log.
 ASK_SHARE = 0.3  # between ctx.aborted and the cancellation of the task
@@ -113,14 +115,44 @@ class Run:
     ) -> asyncio.Task[End]:
         """Start a function. The returned task ends with an End and never raises."""
         args = (self.ctx,) if context else ()
-        return asyncio.create_task(
-            self._call(partial(function, *args, **kwargs)),
-            name=f"tool {self.claim.session_id} {self.claim.call_key}",
+        return self._begin(partial(function, *args, **kwargs))
+
+    def call_isolated(self, raw: bytes) -> asyncio.Task[End]:
+        """Like `call`, for the function of an isolated tool. raw: the valid arguments, as JSON."""
+        ctx, tool = self.ctx, self.tool
+        context = {
+            "session_id": ctx.session_id,
+            "call_key": ctx.call_key,
+            "attempt": ctx.attempt,
+            "result_tokens": ctx.result_tokens,
+            "workdir": None if ctx.workdir is None else str(ctx.workdir),
+            "user_id": ctx.user_id,
+            "project_id": ctx.project_id,
+            "approved": ctx.approved,
+        }
+        request = Request(
+            reference=reference_of(tool.function),
+            name=tool.name,
+            args=raw.decode(),
+            context=context if tool.context is not None else None,
         )
+        return self._begin(partial(call_isolated, request, self.children, self._show))
+
+    def _begin(self, function: Callable[[], Any]) -> asyncio.Task[End]:
+        claim = self.claim
+        name = f"tool {claim.session_id} {claim.call_key}"
+        return asyncio.create_task(self._call(function), name=name)
+
+    def _show(self, output: str) -> None:
+        """Log what an isolated tool printed."""
+        claim = self.claim
+        _log.info("session %s: tool %s printed\n%s", claim.session_id, claim.name, output)
 
     async def _call(self, function: Callable[[], Any]) -> End:
         end = await _call(function, f"tool {self.claim.call_key}")
-        if isinstance(end.error, Exception) and not isinstance(end.error, ToolFailed | Parked):
+        expected = isinstance(end.error, ToolFailed | Parked)
+        killed = isinstance(end.error, ProcessLost) and self.stop.requested
+        if isinstance(end.error, Exception) and not expected and not killed:
             self._log_error(end.error)
         return end
 
@@ -131,10 +163,9 @@ class Run:
             below = below.tb_next
         claim = self.claim
         text = "".join(traceback.format_exception(type(error), error, below)).rstrip()
-        text = text.encode("utf-8", "backslashreplace").decode()  # for example a lone surrogate
-        if len(text) > TRACEBACK_CHARS_MAX:
-            half = TRACEBACK_CHARS_MAX // 2
-            text = f"{text[:half]}\n[...]\n{text[-half:]}"
+        if isinstance(error, Raised | ProcessLost):
+            text = error.log
+        text = middle_cut(text.encode("utf-8", "backslashreplace").decode())  # a lone surrogate
         _log.error(
             "session %s: tool %s (call %s, attempt %d) raised an error\n%s",
             *(claim.session_id, claim.name, claim.call_key, claim.attempt, text),
@@ -153,7 +184,8 @@ class Run:
             why = "the deadline" if self.timed_out else outer.why or "the worker is stopping"
             self.stop.request(why)
             grace_s = self.host.limits.grace_ms / 1000
-            if self.ctx.aborted.watched or self.children.busy or not cancel:
+            ends_by_itself = self.ctx.aborted.watched or self.children.busy or self.tool.isolate
+            if ends_by_itself or not cancel:
                 await asyncio.wait({work}, timeout=ASK_SHARE * grace_s)
             if cancel and not work.done():
                 work.cancel()
@@ -175,15 +207,24 @@ class Run:
         finally:
             stopping.cancel()
 
+    def doubt(self, error: BaseException | None) -> Doubt:
+        """The code for what `why_ended` says of a run that left a doubt."""
+        if self.timed_out:
+            return Doubt.TIMED_OUT
+        if self.stop.requested:
+            return Doubt.ABORTED
+        return Doubt.PROCESS_DIED if isinstance(error, ProcessLost) else Doubt.RAISED
+
     def why_ended(self, error: BaseException | None) -> str:
         """The reason why a run has no result, as text for the model and for people."""
         if self.timed_out:
             return f"{self.claim.name} did not end within {self.claim.timeout_ms / 1000:g} s"
         if self.stop.requested:
             return f"{self.claim.name} was stopped while it ran ({self.stop.why})"
-        if isinstance(error, Parked):  # foldlog's own error, whose text is complete
+        if isinstance(error, Parked | ProcessLost):  # our own errors, whose text is complete
             return f"{self.claim.name}: {error}"
-        return f"{self.claim.name} raised {type(error).__name__}: {_text_of(error)}"
+        kind = error.kind if isinstance(error, Raised) else type(error).__name__
+        return f"{self.claim.name} raised {kind}: {_text_of(error)}"
 
 
 async def _call(function: Callable[[], Any], name: str) -> End:

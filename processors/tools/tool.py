@@ -8,6 +8,7 @@ never does. This file only describes tools; it does not run them.
 
 import inspect
 import re
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,12 +17,13 @@ from typing import Any, overload
 
 from ...schemas.enums import Approval, Effect
 from .arguments import ToolArguments, arguments_of, why_wrong
-from .context import Abort, ToolContext
+from .context import Abort, IsolatedContext, ToolContext
 
 __all__ = [
     "tool",
     "Tool",
     "ToolContext",
+    "IsolatedContext",
     "Abort",
     "ToolFailed",
     "ToolCancelled",
@@ -81,7 +83,8 @@ class Tool:
     model. workdir: the tool's directory; None means the agent's. tier: ALWAYS: every request has
     the tool, if its schema fits; RARE: a search finds it (tiers.py); SEARCH: the tool is one of the
     two that search and call rare tools. cache_ttl_ms: how long a result is reused for the same
-    call, for pure tools only; None: never.
+    call, for pure tools only; None: never. isolate: whether the function and the compactor run in
+    a process of their own (isolated.py).
     """
 
     name: str
@@ -99,6 +102,7 @@ class Tool:
     workdir: Path | None = None
     tier: str = ALWAYS
     cache_ttl_ms: int | None = None
+    isolate: bool = False
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -116,8 +120,13 @@ class Tool:
 
     @property
     def is_async(self) -> bool:
-        """Whether the tool runs as a task, which can be cancelled, or in a thread, which cannot."""
+        """Whether the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
+
+    @property
+    def can_be_ended(self) -> bool:
+        """Whether the tool runs as a task or a process, which can be ended; a thread cannot."""
+        return self.isolate or self.is_async
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -146,6 +155,7 @@ def tool(
     name: str | None = ...,
     tier: str = ...,
     cache_ttl_s: float | None = ...,
+    isolate: bool = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -163,6 +173,7 @@ def tool(
     name: str | None = None,
     tier: str = ALWAYS,
     cache_ttl_s: float | None = None,
+    isolate: bool = False,
 ) -> Any:
     """Make a tool of a function, as `@tool` or `@tool(...)`. The model gets the function's
     docstring.
@@ -177,6 +188,8 @@ def tool(
     result of an earlier run instead of a new run; pure tools only. An async function runs as a task
     and is cancelled on abort. Any other function runs in a thread, which cannot be killed: it
     should check `ctx.aborted`. A result that it returns after its deadline is still reported.
+    isolate: the function, and the compactor, run in a process of their own, which is killed on
+    abort; a first parameter `ctx` gets an IsolatedContext.
     Raises TypeError or ValueError, at import, if the function cannot be a tool.
     """
 
@@ -199,6 +212,7 @@ def tool(
             if given is not None and not callable(given):
                 raise ValueError(f"{what} of tool {own_name} must be a function, not {given!r}")
         arguments, context = arguments_of(function, own_name)
+        _demand_fit(function, own_name, context, isolate=isolate)
         return Tool(
             name=own_name,
             description=_description(function, own_name),
@@ -214,9 +228,34 @@ def tool(
             stops=stops,
             tier=tier,
             cache_ttl_ms=_at_least_one(cache_ttl_s, own_name, "cache_ttl_s", 1000),
+            isolate=isolate,
         )
 
     return make if function is None else make(function)
+
+
+def _demand_fit(
+    function: Callable[..., Any], name: str, context: str | None, *, isolate: bool
+) -> None:
+    """Raise an error unless the function fits to its place, the worker or a process of its own."""
+    if not isinstance(isolate, bool):
+        raise ValueError(f"isolate of tool {name} must be True or False, not {isolate!r}")
+    if isolate and inspect.iscoroutinefunction(function):
+        raise ValueError(
+            f"tool {name} is async, so an abort cancels it: only other functions can be isolated"
+        )
+    hint = None if context is None else typing.get_type_hints(function).get(context)
+    if isolate and context is not None and hint is not IsolatedContext:
+        raise TypeError(
+            f"parameter {context!r} of tool {name} must have the type IsolatedContext: an isolated "
+            "tool has no access to the worker's children, blobs, memory, side log, reminders and "
+            "triggers"
+        )
+    if not isolate and hint is IsolatedContext:
+        raise TypeError(
+            f"parameter {context!r} of tool {name} must have the type ToolContext, because the "
+            "tool is not isolated"
+        )
 
 
 def _description(function: Callable[..., Any], name: str) -> str:

@@ -146,6 +146,7 @@ class ToolFailedUncertain:
     index: Count
     attempt: Count
     reason: str
+    code: str = ""
 
 
 @event

@@ -37,7 +37,17 @@ def secret() -> str:
     "The API key in this process's environment."
     return os.environ.get("ANTHROPIC_API_KEY", "none")
 
-shop = foldlog.Agent(name="shop", model="claude-sonnet-5", system="You help.", tools=[secret])
+@foldlog.tool(effect="pure", isolate=True)
+def hang(file: str) -> str:
+    "Hang in a process of its own."
+    with open(file, "w") as found:
+        found.write(f"{os.getpid()} {os.environ.get('ANTHROPIC_API_KEY')}\\n")
+    while True:
+        pass
+
+shop = foldlog.Agent(
+    name="shop", model="claude-sonnet-5", system="You help.", tools=[secret, hang]
+)
 """
 
 
@@ -123,6 +133,26 @@ with foldlog.Worker([shop]):
     print("sk-very" in open("/proc/self/environ").read() if sys.platform == "linux" else False)
 """)
     assert out.splitlines() == ["None", "False"]
+
+
+def test_S1_constraint_3_a_cancel_kills_an_isolated_tool_of_a_worker(machine):
+    machine.env["ANTHROPIC_API_KEY"] = "sk-very-secret"
+    out, err = machine("""
+from foldlog.tests.kit.waiting import until
+topics()
+file = os.path.abspath("pid")
+def begun():
+    return os.path.exists(file) and open(file).read().endswith("\\n")
+with foldlog.Worker([shop]), foldlog.connect() as log:
+    session = log.open("s1", agent="shop")
+    reply = session.send('CALL hang {"file": "%s"}' % file)
+    until("the tool has begun", begun)
+    pid, key = open(file).read().split()
+    session.cancel()
+    ended = [event for event in reply if isinstance(event, foldlog.ToolFinished)]
+    print([event.outcome for event in ended], key, os.path.exists(f"/proc/{pid}"))
+""")
+    assert out.splitlines() == ["['cancelled'] None False"], err
 
 
 def test_a_worker_without_topics_does_not_start_and_says_what_to_do(machine):

@@ -2,6 +2,8 @@
 script."""
 
 import asyncio
+import json
+import os
 import subprocess
 import sys
 import threading
@@ -26,6 +28,8 @@ from foldlog.testing import (
     thinks,
 )
 from foldlog.tests.kit.waiting import PATIENCE_S
+from foldlog.tests.processors.tools import isolated_tools
+from foldlog.tests.processors.tools.test_children import wait_dead
 
 refunds: list[str] = []
 
@@ -58,6 +62,28 @@ async def test_the_example_of_the_documentation(foldlog_agent):
     await run.crash()
     assert (await run.result()).text == "done"
     assert refunds == ["test/1.1.0"]
+
+
+async def test_an_isolated_tool_runs_in_another_process(foldlog_agent):
+    agent = replace(shop, tools=(isolated_tools.where_am_i,))
+    place = {"street": "Elm", "number": 3}
+    run = foldlog_agent(agent, script=[calls("where_am_i", place=place), says("done")])
+    events = [event async for event in run.send("where?")]
+    (found,) = [e for e in events if isinstance(e, ToolFinished)]
+    value = json.loads(found.text)
+    assert value["place"] == place and value["pid"] != os.getpid()
+
+
+async def test_S1_constraint_3_an_isolated_tool_that_hangs_ends(foldlog_agent, tmp_path):
+    pids = tmp_path / "pids"
+    hanging = replace(isolated_tools.hang_pure, timeout_ms=3_000)
+    hang = calls("hang_pure", how="loop", pids=str(pids))
+    run = foldlog_agent(replace(shop, tools=(hanging,)), script=[hang, says("done")])
+    events = [event async for event in run.send("hang")]
+    (found,) = [e for e in events if isinstance(e, ToolFinished)]
+    assert "did not end within" in found.text
+    if pids.exists():  # a busy machine needs 3 s to begin the function
+        assert wait_dead([int(line) for line in pids.read_text().splitlines()])
 
 
 async def test_every_part_of_a_run_can_be_inspected(foldlog_agent):

@@ -1,6 +1,7 @@
 """Background work: a failed memory extraction is tried again, and no work outlives its session."""
 
 import asyncio
+import os
 import re
 import threading
 from dataclasses import replace
@@ -25,7 +26,9 @@ from foldlog.tests.kit import answers
 from foldlog.tests.kit.agents import variant
 from foldlog.tests.kit.blobs import MemoryBlobs
 from foldlog.tests.kit.history import History, opened
-from foldlog.tests.kit.waiting import PATIENCE_S
+from foldlog.tests.kit.waiting import PATIENCE_S, until
+from foldlog.tests.processors.tools import isolated_tools
+from foldlog.tests.processors.tools.test_children import wait_dead
 
 
 def extracting() -> History:
@@ -277,6 +280,42 @@ def worked(kind: str, task: Task, agent: Agent, path: Any, stop: Stop | None = N
     blobs = BlobStore(path)
     asyncio.run(effect.work(claim, task, agent, sink, stop or Stop(), client, blobs=blobs))
     return sink.outcomes
+
+
+def read_by(compacting, text):
+    agent = Agent(name="a", model="m", tools=(compacting,))
+    task = Task(b"{}", "m", 5_000, call="1.1.0", tool=compacting.name, text=text)
+    return task, agent
+
+
+def test_the_compactor_of_an_isolated_tool_runs_in_another_process(tmp_path):
+    task, agent = read_by(isolated_tools.read_short, "long " * 4_000)
+    made, done = worked("result", task, agent, tmp_path)
+    assert done.ok
+    pid, _, short = made.short.inline.decode().partition(" ")
+    assert int(pid) != os.getpid() and short.startswith("long long")
+
+
+@pytest.mark.parametrize("how", ["abort", "limit"])
+def test_S1_constraint_3_a_hanging_compactor_of_an_isolated_tool_is_killed(tmp_path, how):
+    pids, stop = tmp_path / "pids", Stop()
+    task, agent = read_by(isolated_tools.read_endless, f"{pids} " + "long " * 4_000)
+
+    def begun():
+        return pids.exists() and pids.read_text().endswith("\n")
+
+    def abort():
+        until("the compactor has begun", begun)
+        stop.request("the turn was aborted")
+
+    if how == "abort":
+        threading.Thread(target=abort, daemon=True).start()
+    else:
+        agent = replace(agent, limits=replace(agent.limits, background_timeout_ms=3_000))
+    (done,) = worked("result", task, agent, tmp_path, stop)
+    assert not done.ok and done.code == ("stopped" if how == "abort" else "too_late")
+    if begun():  # a busy machine needs 3 s to begin the function
+        assert wait_dead([int(pids.read_text())])
 
 
 async def client() -> None:

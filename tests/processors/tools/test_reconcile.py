@@ -112,6 +112,7 @@ def test_S2_8_a_call_that_did_not_happen_is_not_run(host):
 def test_S2_8_a_reconciler_that_does_not_know_leaves_the_call_in_doubt(host, answer, reason):
     event = reconciled(charge_reconciled_by(answer), host, ARGS).only
     assert isinstance(event, ToolFailedUncertain) and reason in event.reason
+    assert event.code == "worker_died"
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_S2_8_a_task_is_cancelled_at_its_deadline(host, effect):
 
     event = run_once(make(effect, hangs, timeout_s=0.02), host).only
     if effect == "once":
-        assert isinstance(event, ToolFailedUncertain)
+        assert isinstance(event, ToolFailedUncertain) and event.code == "timed_out"
         assert "did not end within 0.02 s" in event.reason
     else:
         assert event.outcome == "error"
