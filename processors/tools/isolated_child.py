@@ -17,10 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .arguments import arguments_of
+from .arguments import ToolArguments, arguments_of
 from .by_reference import Reference
 from .context import IsolatedContext
 from .results import KEPT_BYTES_MAX, as_json, plain
+from .tiers import HiddenArguments
 from .tool import Shortened, Tool, ToolCancelled, ToolFailed
 
 REPLY_BYTES_MAX = KEPT_BYTES_MAX * 3 // 2  # the largest result that is stored, in base64
@@ -40,13 +41,17 @@ class Reply(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A call of a function, with the raw arguments of a tool, or with the text for a compactor."""
+    """A call of a function, with the raw arguments of a tool, or with the text for a compactor.
+
+    hidden: whether the arguments are in the envelope of use_tool (tiers.py).
+    """
 
     reference: Reference
     name: str
     args: str | None = None
     text: str | None = None
     context: Mapping[str, Any] | None = None
+    hidden: bool = False
 
     def encoded(self) -> bytes:
         """The request as JSON, to be read by `serve`."""
@@ -89,12 +94,14 @@ def _call_of(
     args: str | None,
     text: str | None,
     context: Mapping[str, Any] | None,
+    hidden: bool,
 ) -> Callable[[], Any]:
     found = Reference(*reference).resolve()
     function = found.function if isinstance(found, Tool) else found
     if args is None:
         return partial(function, text)
-    arguments = found.arguments if isinstance(found, Tool) else arguments_of(function, name)[0]
+    inner = found.arguments if isinstance(found, Tool) else arguments_of(function, name)[0]
+    arguments: ToolArguments = HiddenArguments(name, inner) if hidden else inner
     given = arguments.parse(args.encode())
     if context is None:
         return partial(function, **given)

@@ -31,6 +31,7 @@ from .outcomes import Doubt, ToolClaim
 from .output_sink import Stop
 from .result_cache import ResultCache, key_of, wall_ms
 from .side_log import SideLogStore
+from .tiers import is_hidden
 from .tool import Tool, ToolFailed
 
 _log = logging.getLogger("foldlog.tools")
@@ -135,6 +136,7 @@ class Run:
             name=tool.name,
             args=raw.decode(),
             context=context if tool.context is not None else None,
+            hidden=is_hidden(tool),
         )
         return self._begin(partial(call_isolated, request, self.children, self._show))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from foldlog.processors.effects.ports import BeginTool
 from foldlog.processors.effects.tool import tool_claim_of
-from foldlog.processors.tools.outcomes import not_run, result, short, uncertain
+from foldlog.processors.tools.outcomes import Doubt, not_run, result, short, uncertain
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.tools.run import ASK_SHARE, END_SHARE
 from foldlog.processors.tools.tool import Tool
@@ -64,7 +64,7 @@ class ToolRun:
         if end == "raises":
             text = f"{self.tool.name} raised RuntimeError: simulated"
             if self.once:
-                return uncertain(self.claim, text)
+                return uncertain(self.claim, Doubt.RAISED, text)
             return result(self.claim, Outcome.ERROR, short(text))
         if end == "failed":
             return result(self.claim, Outcome.ERROR, short("the tool knows that it failed"))
@@ -92,7 +92,8 @@ class ToolRun:
         if why == "stopped" and heeds and not self.acted:
             return result(self.claim, Outcome.CANCELLED, short("the tool stopped itself"))
         if self.once:
-            return uncertain(self.claim, f"{why}; whether it had its effect is not known")
+            code = Doubt.ABORTED if why == "stopped" else Doubt.TIMED_OUT
+            return uncertain(self.claim, code, f"{why}; whether it had its effect is not known")
         outcome = Outcome.CANCELLED if why == "stopped" else Outcome.ERROR
         return result(self.claim, outcome, short(why))
 
@@ -129,9 +130,10 @@ class ToolRun:
     def reconciled(self) -> Any:
         """Like `tools.reconcile`: if the tool has a reconciler, the ledger shows what happened."""
         if self.tool.reconciler is None:
-            return uncertain(self.claim, "nobody can say what it did")
+            return uncertain(self.claim, Doubt.WORKER_DIED, "nobody can say what it did")
         if not self.world.calm and self.rng.random() < 0.2:
-            return uncertain(self.claim, "the reconciler raised RuntimeError: simulated")
+            text = "the reconciler raised RuntimeError: simulated"
+            return uncertain(self.claim, Doubt.WORKER_DIED, text)
         if self.world.has_executed(self.session_id, self.claim.call_key):
             return self._ok(Via.RECONCILER)
         text = short("the call did not happen")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from foldlog.processors.effects.ports import BeginGeneration, BeginTool
 from foldlog.processors.effects.tool import tool_claim_of
-from foldlog.processors.tools.outcomes import ToolClaim, not_run, result, short, uncertain
+from foldlog.processors.tools.outcomes import Doubt, ToolClaim, not_run, result, short, uncertain
 from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.enums import Outcome, Via
@@ -133,7 +133,8 @@ class Effects:
             yield Ending("does not begin", self._draft(not_run(claim, "it waited too long")))
         if task.stop or waited > claim.timeout_ms:
             if once:
-                yield Ending("is lost", self._draft(uncertain(claim, "it was killed")))
+                doubt = uncertain(claim, Doubt.ABORTED, "it was killed")
+                yield Ending("is lost", self._draft(doubt))
             else:
                 outcome = Outcome.CANCELLED if task.stop else Outcome.ERROR
                 yield Ending("is killed", self._draft(result(claim, outcome, short("killed"))))
@@ -141,7 +142,8 @@ class Effects:
     def _of_reconciler(self, claim: ToolClaim, has_acted: bool) -> Iterator[Ending]:
         tool = self.agent.tool(claim.name)
         assert tool is not None
-        unknown = Ending("finds nothing out", self._draft(uncertain(claim, "nobody knows")))
+        doubt = uncertain(claim, Doubt.WORKER_DIED, "nobody knows")
+        unknown = Ending("finds nothing out", self._draft(doubt))
         if tool.reconciler is None:
             yield unknown
             return

@@ -74,6 +74,16 @@ async def test_an_isolated_tool_runs_in_another_process(foldlog_agent):
     assert value["place"] == place and value["pid"] != os.getpid()
 
 
+async def test_an_isolated_tool_that_is_rare_gets_its_arguments(foldlog_agent):
+    """The defect: its process did not know the envelope in which use_tool calls it."""
+    agent = replace(shop, tools=(isolated_tools.look_rarely,))
+    look = calls("use_tool", name="look_rarely", arguments={"name": "ada"})
+    run = foldlog_agent(agent, script=[look, says("done")])
+    events = [event async for event in run.send("who?")]
+    (found,) = [e for e in events if isinstance(e, ToolFinished)]
+    assert found.text == "ada"
+
+
 async def test_S1_constraint_3_an_isolated_tool_that_hangs_ends(foldlog_agent, tmp_path):
     pids = tmp_path / "pids"
     hanging = replace(isolated_tools.hang_pure, timeout_ms=3_000)

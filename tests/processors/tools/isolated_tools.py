@@ -30,6 +30,12 @@ def where_am_i(place: Place) -> dict:
     return {"place": place, "pid": os.getpid(), "parent": os.getppid()}
 
 
+@tool(effect="pure", isolate=True, tier="rare")
+def look_rarely(name: str) -> str:
+    """Return the argument."""
+    return name
+
+
 @tool(effect="pure", isolate=True)
 def look_at_ctx(here: IsolatedContext, note: str = "-") -> list:
     """Return what the context has."""
