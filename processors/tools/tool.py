@@ -8,13 +8,14 @@ never does. This file only describes tools; it does not run them.
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, overload
 
 from ...schemas.enums import Approval, Effect
+from ..fold.transitions import phases_of
 from .arguments import ToolArguments, arguments_of, why_wrong
 from .context import Abort, ToolContext
 
@@ -81,7 +82,8 @@ class Tool:
     model. workdir: the tool's directory; None means the agent's. tier: ALWAYS: every request has
     the tool, if its schema fits; RARE: a search finds it (tiers.py); SEARCH: the tool is one of the
     two that search and call rare tools. cache_ttl_ms: how long a result is reused for the same
-    call, for pure tools only; None: never.
+    call, for pure tools only; None: never. phases: the only phases in which the tool may be called;
+    empty means all.
     """
 
     name: str
@@ -99,6 +101,11 @@ class Tool:
     workdir: Path | None = None
     tier: str = ALWAYS
     cache_ttl_ms: int | None = None
+    phases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        phases = phases_of(self.phases, f"phases of tool {self.name}")
+        object.__setattr__(self, "phases", phases)
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -146,6 +153,7 @@ def tool(
     name: str | None = ...,
     tier: str = ...,
     cache_ttl_s: float | None = ...,
+    phases: Iterable[str] = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -163,6 +171,7 @@ def tool(
     name: str | None = None,
     tier: str = ALWAYS,
     cache_ttl_s: float | None = None,
+    phases: Iterable[str] = (),
 ) -> Any:
     """Make a tool of a function, as `@tool` or `@tool(...)`. The model gets the function's
     docstring.
@@ -174,7 +183,8 @@ def tool(
     a model. stops: whether a success of the tool ends the turn. tier: always | rare; a rare tool is
     not in the requests, and the model finds it by a search. A first parameter `ctx` gets a
     ToolContext. cache_ttl_s: for this many seconds, the same arguments of the same user get the
-    result of an earlier run instead of a new run; pure tools only. An async function runs as a task
+    result of an earlier run instead of a new run; pure tools only. phases: the only phases of a
+    session in which the tool may be called; empty means all. An async function runs as a task
     and is cancelled on abort. Any other function runs in a thread, which cannot be killed: it
     should check `ctx.aborted`. A result that it returns after its deadline is still reported.
     Raises TypeError or ValueError, at import, if the function cannot be a tool.
@@ -214,6 +224,7 @@ def tool(
             stops=stops,
             tier=tier,
             cache_ttl_ms=_at_least_one(cache_ttl_s, own_name, "cache_ttl_s", 1000),
+            phases=phases,  # type: ignore[arg-type]  # Tool checks and orders them
         )
 
     return make if function is None else make(function)

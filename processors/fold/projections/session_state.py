@@ -5,7 +5,7 @@ lists the events that may change each field.
 """
 
 from operator import attrgetter
-from typing import assert_never, get_args
+from typing import Any, assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.canonical import compact
@@ -72,8 +72,8 @@ PROJECT = "project"
 
 
 class RefusedTrigger(Value):
-    """A trigger of a tool's result that the fold refused. `what`: the trigger's name, or
-    `project`."""
+    """A trigger of a tool's result that the fold refused, or a call that the phase forbids. `what`:
+    the trigger's name, `project`, or the name of the tool."""
 
     code: str
     what: str
@@ -102,6 +102,19 @@ def triggered(
             else:
                 state = replace(state, project_id=wanted.project_id)
     return state, tuple(refusals)
+
+
+def refusals_of(
+    state: SessionState, before: TurnView, event: Any
+) -> tuple[RefusedTrigger, ...]:
+    """What a call or its result requested and did not get; `state`, `before`: before the event."""
+    match event:
+        case ev.ToolInvoked(code=code) if code:
+            detail = f"wrong phase: phase={event.phase}, tool={event.name[:NAME_CHARS_MAX]}"
+            return (RefusedTrigger(code, event.name, detail),)
+        case ev.ToolResult(triggers=wanted) if wanted:
+            return triggered(state, before, event)[1]
+    return ()
 
 
 def _why_not_locked(
