@@ -1,5 +1,6 @@
 """The law of phases: a call is decided by the phase at its basis, for every phase and tool."""
 
+from collections import Counter
 from itertools import combinations, product
 
 import pytest
@@ -8,9 +9,12 @@ from foldlog.processors.agent import Agent, Rule
 from foldlog.processors.fold.transitions import TRANSITIONS, WRONG_PHASE
 from foldlog.processors.tools.tool import Tool, tool
 from foldlog.schemas import events as ev
+from foldlog.tests.kit.agents import paint
 from foldlog.tests.kit.answers import Use
 from foldlog.tests.kit.history import History, opened
 from foldlog.tests.kit.phases import in_phase
+from foldlog.tests.laws.law import SEEDS, history_of, law
+from foldlog.tests.laws.random_history import RandomHistory
 
 SUBSETS = [some for size in range(len(TRANSITIONS) + 1) for some in combinations(TRANSITIONS, size)]
 OPTIONS = (
@@ -97,3 +101,26 @@ def test_S2_12_the_prefix_is_the_same_in_every_phase():
     prefixes = {decided(phase)[0].views.context.prefix_sha for phase in TRANSITIONS}
     assert len(prefixes) == 1, "a phase never costs the cache"
     assert {each.name for each in TOOLS if each.tier == "always"} <= DIRECT
+
+
+def of_paint(history: RandomHistory) -> list[tuple[str, ev.ToolInvoked]]:
+    """The phase before each decision on a call of `paint`, and the decision."""
+    return [
+        (step.before.state.phase, step.entry.event)
+        for step in history.steps
+        if step.ruling.accepted
+        and isinstance(step.entry.event, ev.ToolInvoked)
+        and step.entry.event.name == paint.name
+    ]
+
+
+@law()
+def test_S2_12_a_decision_counts_only_in_the_phase_by_which_it_was_made(history):
+    for phase, event in of_paint(history):
+        assert event.phase == phase
+        assert (event.code == WRONG_PHASE) is (phase not in paint.phases)
+
+
+def test_S2_12_random_histories_call_the_tool_in_right_and_in_wrong_phases():
+    found = Counter(event.code for seed in range(SEEDS) for _, event in of_paint(history_of(seed)))
+    assert found[WRONG_PHASE] > 20 and found[""] > 4, found
