@@ -27,7 +27,9 @@ beyond this limit count as `other`.
 """
 
 
-LOGGED_REFUSALS = frozenset({"invalid_transition", "not_the_project_tool", WRONG_PHASE})
+LOGGED_REFUSALS = frozenset(
+    {"invalid_transition", "not_the_project_tool", "not_confirmed", WRONG_PHASE}
+)
 """The codes of the refusals that are logged. Such a refusal is mostly the mistake of a program, not
 of a person.
 """

@@ -14,9 +14,10 @@ from ....schemas.enums import CancelMode
 from ....schemas.ids import is_id, why_not_an_id
 from ....schemas.value import Value, fields_of, replace
 from ..calls import BEGUN
-from ..field_writers import PROJECT_TOOL
+from ..field_writers import CONFIRMS, PROJECT_TOOL
+from ..grants import arguments_in
 from ..transitions import FIRST_PHASE, TRANSITIONS, InvalidTransition, transition
-from .turn_view import HOLDS_TOOLS, TurnView, call_of
+from .turn_view import DEMANDS_CONFIRMATION, HOLDS_TOOLS, Call, TurnView, call_of
 
 NAME_CHARS_MAX = 64  # of a tool name, as in the Messages API; keeps the state under 1 KB
 
@@ -127,9 +128,21 @@ def _why_not_locked(
     if name != PROJECT_TOOL and before.rules >= HOLDS_TOOLS:
         why = f"{name[:NAME_CHARS_MAX]} may not lock a project: {PROJECT_TOOL} may"
         return RefusedTrigger("not_the_project_tool", PROJECT, why)
+    if before.rules >= DEMANDS_CONFIRMATION and not _confirms(call):
+        why = f"{name[:NAME_CHARS_MAX]} may not lock a project without {CONFIRMS}"
+        return RefusedTrigger("not_confirmed", PROJECT, why)
     if state.project_id is not None:
         return RefusedTrigger("project_locked", PROJECT, "project_id already locked")
     return None
+
+
+def _confirms(call: Call | None) -> bool:
+    """Whether the model's own arguments confirm a new project. Arguments in a blob do not count,
+    because a fold reads no blob."""
+    if call is None or call.args.inline is None or call.args.ref is not None:
+        return False
+    arguments = arguments_in(call.name, call.args.inline)
+    return arguments is not None and arguments.get(CONFIRMS) is True
 
 
 def _pending(turn: TurnView) -> PendingTool | None:
