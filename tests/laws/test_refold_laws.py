@@ -9,13 +9,16 @@ from foldlog.processors.fold import inherited
 from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.processors.fold.session import fold
 from foldlog.processors.fold.views import frozen_at, initial
+from foldlog.processors.wake.phase_limits import phase_reminder
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.seed import MEDIA_TYPE, Seed, seal
 from foldlog.schemas.value import replace
 from foldlog.tests.kit import invariants
+from foldlog.tests.kit.agents import variant
 from foldlog.tests.kit.history import History, Step, opened
+from foldlog.tests.kit.phases import in_phase
 from foldlog.tests.laws.law import LAW, histories
 from foldlog.tests.laws.random_history import RandomHistory
 
@@ -108,6 +111,17 @@ def test_S0_2_a_fork_that_violates_the_table_of_writers_freezes(monkeypatch, fie
     views = forked(s, s.steps[-1]).views
     assert views.frozen is not None
     assert f"SESSION_OPENED may not change {field}" in views.frozen.why
+
+
+def test_S2_12_a_fork_has_the_phase_of_its_parent_and_is_not_told_again():
+    agent = variant(phased=True)
+    s = in_phase(opened(agent=agent), "building")
+    s.say("go")
+    s.answer("yes")
+    fork = forked(s, s.steps[-1]).views
+    assert fork.state.phase == "building"
+    assert phase_reminder(s.views, agent, None) is phase_reminder(fork, agent, None) is None
+    assert phase_reminder(initial("new"), agent, None) is not None
 
 
 def test_S0_2_a_skip_of_another_sessions_history_changes_nothing():

@@ -10,6 +10,7 @@ import pytest
 from foldlog.processors.fold.transitions import WRONG_PHASE
 from foldlog.processors.limits import DEFAULT_LIMITS
 from foldlog.processors.tools.tool import tool
+from foldlog.processors.wake.phase_limits import phase_reminder
 from foldlog.schemas import events as ev
 from foldlog.tests.kit.agents import AGENT
 from foldlog.tests.kit.answers import Use
@@ -179,6 +180,16 @@ def test_S2_12_a_rule_applies_in_the_phases_that_it_names():
         ("chatting", "none", ""),
         ("building", "deny", ""),
     ]
+
+
+def test_S2_12_the_phase_is_told_again_after_a_summary_that_may_lack_it():
+    s = opened(agent=BUILDER)
+    s.say("go")
+    s.answer("yes")
+    assert phase_reminder(s.views, BUILDER, None) is None
+    again = phase_reminder(s.views, BUILDER, 7)
+    assert again is not None and again.text == IN_CHATTING
+    assert again.reminder_id not in s.turn.reminder_ids
 
 
 @pytest.mark.parametrize("hard_tokens", [900, 1_000, 1_100])
