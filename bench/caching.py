@@ -14,12 +14,13 @@ of the agent, with other memory, reads from the cache at the first request.
 import asyncio
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from foldlog.bench.job import Turn, agent, summary, turn
+from foldlog.bench.job import Turn, agent, look, summary, turn
 from foldlog.bench.measure import Ratio
 from foldlog.bench.played import SESSION, Models, Outcome, Played
 from foldlog.local.messages_api import Reply, Request, Script, ScriptedServer, text, tool_use
@@ -40,6 +41,9 @@ from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas import events as ev
 
 TURNS = 200
+PHASE_TURNS = 12  # of the job whose phase changes: it is played twice
+TWO_CHANGES = ("start_build", "todo_done_build")
+LIMITED_TO = ("chatting", "building", "verifying")  # where the job calls its tool
 
 
 class RecordingSink:
@@ -118,12 +122,30 @@ def served(server: ScriptedServer) -> Iterator[Models]:
         runner.run(client.close())
 
 
-def spent_on(turns: int, strategy: str = "compacted") -> list[Spent]:
-    """The server's usage for every model call of the job."""
-    job = [turn(number) for number in range(1, turns + 1)]
+def spent_on(
+    turns: int, strategy: str = "compacted", phases: Sequence[str] = ()
+) -> list[Spent]:
+    """The server's usage for every model call of the job. `phases`: triggers that change the phase
+    during the job, at equal distances; the agent's tool is then limited to some phases."""
+    job, player = [turn(number) for number in range(1, turns + 1)], agent(strategy=strategy)
+    if phases:
+        player = replace(player, tools=(replace(look, phases=LIMITED_TO),))
+    share = turns // (len(phases) + 1)
     with ScriptedServer(script=script(job)) as server, served(server) as models:
-        played = Played(agent(strategy=strategy), DictBackend(), models).play_all(job)
+        played = Played(player, DictBackend(), models)
+        for trigger in phases:
+            played.play_all(job[:share])
+            job = job[share:]
+            event = ev.PhaseTriggered(command_id=trigger, trigger=trigger, by_user="bench")
+            played.append(event, "producer")
+        played.play_all(job)
     return list(played.views.ledger.spent)
+
+
+def saving_with_phases(turns: int = PHASE_TURNS) -> tuple[float, float]:
+    """The saving of a job whose phase changes twice, and that of the same job without phases."""
+    found = [input_cost(spent_on(turns, phases=p), list_prices()).saved for p in (TWO_CHANGES, ())]
+    return found[0] or 0.0, found[1] or 0.0
 
 
 def read_by_a_second_user() -> tuple[int, int]:
@@ -148,11 +170,14 @@ def cache_saving(runs: int = 1, turns: int = TURNS) -> Ratio:
     whole = input_cost(spent, table)
     steps = [row for row in spent if row.kind == ANSWER]
     read, of = read_by_a_second_user()
+    phased, plain = saving_with_phases(min(turns, PHASE_TURNS))
     note = (
         f"1 - ours/baseline, prices of {table.version}; {len(steps)} steps alone save"
         f" {input_cost(steps, table).saved:.3f}, {len(spent) - len(steps)} summaries are not"
         f" cached; the longest prompt has {max(row.read_tokens for row in spent):,} tokens;"
-        f" a second user reads {read:,} of {of:,} tokens from the cache"
+        f" a second user reads {read:,} of {of:,} tokens from the cache; of"
+        f" {min(turns, PHASE_TURNS)} turns, {phased:.4f} are saved with two changes of phase,"
+        f" {plain:.4f} without phases"
     )
     aim = "at least 0.72, aim 0.86"
     ours, baseline = (picodollars / PICO_PER_USD for picodollars in whole)

@@ -16,6 +16,7 @@ from ..schemas.enums import Approval, Recovery
 from ..schemas.ids import is_id, why_not_an_id
 from ..schemas.tokens import estimate, family_of
 from .fold.cut_points import window_size
+from .fold.transitions import FIRST_PHASE, phases_of
 from .limits import DEFAULT_LIMITS, Limits
 from .mcp_server import McpServer
 from .tools.by_reference import demand_importable
@@ -37,10 +38,16 @@ _SDK_ARGUMENTS = frozenset(("betas", "extra_body", "extra_headers", "extra_query
 
 
 class Rule(NamedTuple):
-    """A permission rule: the decision (allow, ask or deny) for tools whose name matches a glob."""
+    """A permission rule: the decision (allow, ask or deny) for tools whose name matches a glob.
+    `phases`: the phases in which the rule applies; empty means all."""
 
     tools: str
     decision: str
+    phases: tuple[str, ...] = ()
+
+    def covers(self, name: str) -> bool:
+        """Whether the rule is about the tool of this name."""
+        return fnmatchcase(name, self.tools)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +66,9 @@ class Compaction:
 class Agent:
     """The settings of all sessions that run this agent.
 
-    `permissions`: rules in order; the first rule that matches a tool's name overrides the tool's
-    own default. `params`: further request parameters, such as thinking. `workdir`: the directory
-    that the tools read and write. `strategy`: how the model's context is built: full,
+    `permissions`: rules in order; the first rule that matches a tool's name and the phase overrides
+    the tool's own default. `params`: further request parameters, such as thinking. `workdir`: the
+    directory that the tools read and write. `strategy`: how the model's context is built: full,
     sliding_window_N or compacted. `instructions`: whether the instruction files of the user and of
     workdir are read (the managed file always is). `directive`: the most important instruction, at
     the end of the system prompt. `tools`: the tools that the model may call. `tool_schema_tokens`:
@@ -124,16 +131,22 @@ class Agent:
         """The tool of this name, or None if the agent has none."""
         return next((tool for tool in self.tools if tool.name == name), None)
 
-    def approval(self, name: str) -> Approval:
-        """Whether a call of this tool runs, needs approval or is denied. Raises KeyError if the
-        agent has no such tool."""
+    def approval(self, name: str, phase: str = FIRST_PHASE) -> Approval:
+        """Whether a call of this tool in this phase runs, needs approval or is denied. The tool's
+        own `phases` are checked before. Raises KeyError if the agent has no such tool."""
         for rule in self.permissions:
-            if fnmatchcase(name, rule.tools):
+            if rule.covers(name) and (not rule.phases or phase in rule.phases):
                 return DECISIONS[rule.decision]
         found = self.tool(name)
         if found is None:
             raise KeyError(f"agent {self.name} has no tool {name!r}")
         return found.approval
+
+    def depends_on_phase(self, tool: Tool) -> bool:
+        """Whether the decision on a call of the tool depends on the session's phase."""
+        return bool(tool.phases) or any(
+            rule.phases and rule.covers(tool.name) for rule in self.permissions
+        )
 
     def tools_json(self) -> bytes:
         """The tool schemas of a request, as compact JSON: the same bytes for the same tools."""
@@ -293,8 +306,11 @@ def _rules(agent: Agent) -> tuple[Rule, ...]:
             rule = Rule(*given)
         except TypeError:
             raise TypeError(
-                f"agent {agent.name}: the rule {given!r} is not a pair (tools, decision)"
+                f"agent {agent.name}: the rule {given!r} is not (tools, decision) or (tools, "
+                "decision, phases)"
             ) from None
+        what = f"agent {agent.name}: phases of the rule for {rule.tools!r}"
+        rule = rule._replace(phases=phases_of(rule.phases, what))
         if rule.decision not in DECISIONS:
             raise ValueError(
                 f"agent {agent.name}: the rule for {rule.tools!r} has {rule.decision!r}, which is "

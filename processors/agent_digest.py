@@ -14,7 +14,7 @@ from typing import Any
 
 from ..schemas.canonical import compact_ascii_sorted
 from ..schemas.events.parts import AgentDigest
-from .agent import Agent
+from .agent import Agent, Rule
 from .limits import DEFAULT_LIMITS, Limits
 from .mcp_server import McpServer
 from .tools.tool import Tool
@@ -44,7 +44,7 @@ def parts_of(agent: Agent) -> dict[str, Any]:
         "tools": {
             "tools": [_tool(tool) for tool in agent.tools],
             "mcp": [_server(server) for server in agent.mcp],
-            "permissions": [[rule.tools, str(rule.decision)] for rule in agent.permissions],
+            "permissions": [_rule(rule) for rule in agent.permissions],
             "schema_tokens": agent.tool_schema_tokens,
         },
         "limits": _limits(agent.limits),
@@ -61,7 +61,14 @@ def _limits(limits: Limits) -> dict[str, int]:
     }
 
 
+def _rule(rule: Rule) -> list[Any]:
+    """The rule; without phases as in versions that did not know them."""
+    named = [rule.tools, str(rule.decision)]
+    return [*named, list(rule.phases)] if rule.phases else named
+
+
 def _tool(tool: Tool) -> dict[str, Any]:
+    phases = {"phases": list(tool.phases)} if tool.phases else {}  # as in versions without phases
     return {
         **tool.entry,
         "effect": str(tool.effect),
@@ -73,6 +80,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
         "tier": tool.tier,
         "reconciles": tool.reconciler is not None,
         "compacts": tool.compactor is not None,
+        **phases,
     }
 
 

@@ -32,7 +32,7 @@ from .acknowledgement import ACK_S
 from .checks import Blocks
 from .tracing import trace_headers
 
-RULES = 2
+RULES = 3
 """The version of the fold's rules for new sessions. It must equal the fold's own constant, which
 this package cannot import; a test checks this.
 """

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ...schemas.value import replace
+from .field_writers import demand_writer
 from .partial_answer import chunks_of, said_so_far
 from .projections import turn as turn_fold
 from .projections.messages import Progress
@@ -37,6 +38,7 @@ def open_fork(
         turn = turn_fold.refuse(views.turn, entry.offset, ruling.code, ruling.detail)
         return replace(views, turn=turn), ruling
     inherited = {view.field: view.inherit(parent.views, entry, parent.last) for view in VIEWS}
+    demand_writer(views.state, inherited["state"], "SESSION_OPENED")
     return replace(views, stream=Stream(), origin=origin_of(entry), **inherited), ruling
 
 

@@ -34,7 +34,7 @@ def granting(grants: Sequence[str], name: str, args_sha256: str, args: bytes) ->
         if what in allowed:
             return f"{name} {what}".rstrip()
     patterns = [what for what in allowed if what.startswith("{")]
-    arguments = _arguments(name, args) if patterns else None
+    arguments = arguments_in(name, args) if patterns else None
     if arguments is None:
         return None
     matching = (what for what in patterns if _matches_all(pattern_of(what), arguments))
@@ -52,7 +52,7 @@ def grant_text(grant: str) -> str:
     return f"later calls of {name} where {globs}, with no other argument"
 
 
-def _arguments(name: str, args: bytes) -> dict[str, object] | None:
+def arguments_in(name: str, args: bytes) -> dict[str, object] | None:
     """The arguments of a call by name, or None if they are not a JSON object. If the tool is
     hidden, they are inside the arguments of `use_tool` (tiers.py)."""
     try:

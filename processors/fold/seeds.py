@@ -13,6 +13,7 @@ from ...schemas.events import GenChunk, SessionOpened
 from ...schemas.seed import Seed, unseal
 from ...schemas.value import replace
 from . import forks
+from .field_writers import demand_writer
 from .forks import Parent
 from .ruling import ACCEPTED, Ruling
 from .views import SessionViews, initial
@@ -56,6 +57,7 @@ def without_record(views: SessionViews, entry: Entry, steps: Steps) -> SessionVi
     owner = entry.event.by_user if is_opened else ""
     if (again.session_id, again.state.user_id) != (views.session_id, owner):
         raise SeedLost(f"it is of session {again.session_id}")
+    demand_writer(views.state, again.state, "RECORD_SKIPPED")
     return replace(again, skipped=(*views.skipped, entry.event.offset))
 
 

@@ -96,9 +96,9 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     after: TurnView = turn.apply(before, entry)
     now = session_state.apply(state, entry, before, after) if kind in session_state.READS else state
     demand_writer(state, now, _NAMES[kind])
-    if kind is ToolResult and before.rules >= HOLDS_TOOLS:
-        _, refusals = session_state.triggered(state, before, entry.event)
-        after = _refuse_triggers(after, entry.offset, refusals)
+    if kind is ev.ToolInvoked or (kind is ToolResult and before.rules >= HOLDS_TOOLS):
+        refusals = session_state.refusals_of(state, before, entry.event)
+        after = _refuse(after, entry.offset, refusals)
     if kind in _INPUTS:
         after = replace(after, basis=entry.offset, basis_sha=digest(now))
     changed: dict[str, Any] = {"state": now, "turn": after}
@@ -112,11 +112,11 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     return replace(views, **changed)
 
 
-def _refuse_triggers(
+def _refuse(
     view: TurnView, offset: int, refusals: tuple[session_state.RefusedTrigger, ...]
 ) -> TurnView:
-    """Adds one refusal for all invalid triggers of a tool result. A worker answers it with REFUSED,
-    as it answers the refusal of a command."""
+    """Adds one refusal for all that a tool's call or result requested in vain. A worker answers it
+    with REFUSED, as it answers the refusal of a command."""
     if not refusals:
         return view
     details = "; ".join(dict.fromkeys(refusal.detail for refusal in refusals))

@@ -5,6 +5,9 @@ PHASE_TRIGGERED, from an accepted CANCEL_REQUESTED (`cancel`), and from the `tri
 TOOL_RESULT.
 """
 
+from collections.abc import Iterable
+from typing import Any
+
 FIRST_PHASE = "chatting"
 
 TRANSITIONS: dict[str, dict[str, str]] = {
@@ -13,6 +16,20 @@ TRANSITIONS: dict[str, dict[str, str]] = {
     "verifying": {"publish": "done", "revert": "building", "cancel": "chatting"},
     "done": {"open_existing": "chatting", "start_build": "building"},
 }
+
+WRONG_PHASE = "wrong_phase"  # the code of a tool call that the phase forbids
+
+
+def phases_of(given: Any, what: str) -> tuple[str, ...]:
+    """The phases that a setting names, in the order of the table. Raises TypeError or ValueError if
+    one of them does not exist."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"{what} must be a list of phases, not {given!r}")
+    named = list(given)
+    for phase in named:
+        if phase not in list(TRANSITIONS):
+            raise ValueError(f"{what}: {phase!r} is not one of {', '.join(TRANSITIONS)}")
+    return tuple(phase for phase in TRANSITIONS if phase in named)
 
 
 class InvalidTransition(ValueError):

@@ -28,7 +28,7 @@ from . import views_codec
 from .rocks import DiskFailed, RocksBackend
 
 LAYOUT = 19  # increment it when the keys, or the views that the folds store, change
-FOLDS = "eb2bcb096766f155"
+FOLDS = "ac834f7907c7a33c"
 
 
 @cache

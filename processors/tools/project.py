@@ -2,7 +2,7 @@
 
 A session is locked to a project once: by this tool with confirm_new_project, which only a person
 should allow, or by PROJECT_LOCKED when a person opens an existing project. The fold refuses a lock
-that any other tool requests.
+that any other tool requests, or a call whose arguments do not confirm it.
 """
 
 from collections.abc import Sequence

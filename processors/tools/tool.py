@@ -9,13 +9,14 @@ never does. This file only describes tools; it does not run them.
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, overload
 
 from ...schemas.enums import Approval, Effect
+from ..fold.transitions import phases_of
 from .arguments import ToolArguments, arguments_of, why_wrong
 from .context import Abort, IsolatedContext, ToolContext
 
@@ -84,7 +85,8 @@ class Tool:
     the tool, if its schema fits; RARE: a search finds it (tiers.py); SEARCH: the tool is one of the
     two that search and call rare tools. cache_ttl_ms: how long a result is reused for the same
     call, for pure tools only; None: never. isolate: whether the function and the compactor run in
-    a process of their own (isolated.py).
+    a process of their own (isolated.py). phases: the only phases in which the tool may be called;
+    empty means all.
     """
 
     name: str
@@ -103,6 +105,11 @@ class Tool:
     tier: str = ALWAYS
     cache_ttl_ms: int | None = None
     isolate: bool = False
+    phases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        phases = phases_of(self.phases, f"phases of tool {self.name}")
+        object.__setattr__(self, "phases", phases)
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -156,6 +163,7 @@ def tool(
     tier: str = ...,
     cache_ttl_s: float | None = ...,
     isolate: bool = ...,
+    phases: Iterable[str] = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -174,6 +182,7 @@ def tool(
     tier: str = ALWAYS,
     cache_ttl_s: float | None = None,
     isolate: bool = False,
+    phases: Iterable[str] = (),
 ) -> Any:
     """Make a tool of a function, as `@tool` or `@tool(...)`. The model gets the function's
     docstring.
@@ -185,7 +194,8 @@ def tool(
     a model. stops: whether a success of the tool ends the turn. tier: always | rare; a rare tool is
     not in the requests, and the model finds it by a search. A first parameter `ctx` gets a
     ToolContext. cache_ttl_s: for this many seconds, the same arguments of the same user get the
-    result of an earlier run instead of a new run; pure tools only. An async function runs as a task
+    result of an earlier run instead of a new run; pure tools only. phases: the only phases of a
+    session in which the tool may be called; empty means all. An async function runs as a task
     and is cancelled on abort. Any other function runs in a thread, which cannot be killed: it
     should check `ctx.aborted`. A result that it returns after its deadline is still reported.
     isolate: the function, and the compactor, run in a process of their own, which is killed on
@@ -229,6 +239,7 @@ def tool(
             tier=tier,
             cache_ttl_ms=_at_least_one(cache_ttl_s, own_name, "cache_ttl_s", 1000),
             isolate=isolate,
+            phases=phases,  # type: ignore[arg-type]  # Tool checks and orders them
         )
 
     return make if function is None else make(function)

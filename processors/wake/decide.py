@@ -22,6 +22,7 @@ from ..fold.projections.background import find_work
 from ..fold.projections.delivery import delivery_of
 from ..fold.projections.prefixes import prefix_of
 from ..fold.projections.turn_view import Call, find_call, part_refused
+from ..fold.transitions import WRONG_PHASE
 from ..fold.views import SessionViews
 from ..request.blocks import whole_of
 from ..request.layers import MEMORY, NO_LAYERS, Layers
@@ -30,6 +31,7 @@ from ..tools.tiers import resolve
 from ..tools.tool import check_args
 from .budget import Plan, Rules, held, is_cold, plan
 from .facts import Obligation, stop_reason
+from .phase_limits import forbids, phase_reminder, why_forbidden
 from .table import Action
 from .work_ends import WorkEnd, in_words, without_result
 
@@ -197,7 +199,11 @@ def _tool_invoked(
     call: Call, views: SessionViews, agent: Agent, read_blob: ReadBlob
 ) -> ev.ToolInvoked:
     def invoked(
-        effect: str, approval: Approval, outcome: Outcome | None = None, text: str = ""
+        effect: str,
+        approval: Approval,
+        outcome: Outcome | None = None,
+        text: str = "",
+        code: str = "",
     ) -> ev.ToolInvoked:
         return ev.ToolInvoked(
             turn=call.turn,
@@ -211,17 +217,23 @@ def _tool_invoked(
             outcome=outcome,
             content=ev.Body(inline=text.encode()) if outcome else None,
             basis=views.turn.basis,
+            phase=phase if tool and agent.depends_on_phase(tool) else None,
+            code=code,
         )
 
+    phase = views.state.phase
     expires_at = call.proposed_at + agent.limits.approval_expiry_ms
     args = read_blob(call.args.ref) if call.args.ref is not None else call.args.inline or b""
     tool, why = resolve(agent, call.name, args)
     if tool is None:
         return invoked(Effect.ONCE, Approval.NONE, Outcome.ERROR, why)
+    if forbids(phase, tool):
+        text = why_forbidden(phase, tool)
+        return invoked(tool.effect, Approval.NONE, Outcome.ERROR, text, WRONG_PHASE)
     error = call.args_error or check_args(tool, args)
     if error is not None:
         return invoked(tool.effect, Approval.NONE, Outcome.ERROR, error)
-    approval = agent.approval(tool.name)
+    approval = agent.approval(tool.name, phase)
     match approval:
         case Approval.DENY:
             text = f"A rule denies {tool.name}: it was not run."
@@ -358,12 +370,13 @@ def _llm_called(views: SessionViews, agent: Agent, sources: Sources) -> list[Dec
     steers = tuple(w.message_id for w in turn.queue if w.when_busy == WhenBusy.STEER)
     includes = turn.owned if turn.step == 0 else steers
     reminders = tuple(reminder.reminder_id for reminder in turn.reminders)
-    tokens, todos = planned.tokens, _todos(views, agent, sources)
-    weight = 0 if todos is None else estimate(todos.text, rules.family)
-    if todos is not None and tokens + weight <= rules.limits.hard_tokens:  # todos are optional
-        tokens += weight
-        events.append(todos)
-        reminders += (todos.reminder_id,)
+    tokens = planned.tokens
+    for notice in (phase_reminder(views, agent, planned.checkpoint), _todos(views, agent, sources)):
+        weight = 0 if notice is None else estimate(notice.text, rules.family)
+        if notice is not None and tokens + weight <= rules.limits.hard_tokens:  # both are optional
+            tokens += weight
+            events.append(notice)
+            reminders += (notice.reminder_id,)
     events.append(
         ev.LlmCalled(
             turn=turn.number,

@@ -104,14 +104,16 @@ WAKE: tuple[Row, ...] = (
     Row("C2", "C", {**CLOSES, "may_end": (True,)}, Action.TURN_ENDED, SESSIONS,
         "nothing more can arrive, or the grace period is over"),
     Row("T1", "T", {**RUNS, "status": (PROPOSED,)}, Action.TOOL_INVOKED, SESSIONS,
-        "the model proposed a call that is not decided yet"),
+        "the model proposed a call that is not decided yet: the phase and the rules decide, as of "
+        "the basis; a call in a wrong phase is answered with the code wrong_phase"),
     Row("T2", "T", {**RUNS, "status": (ASKS,), "expired": (True,)}, Action.APPROVAL_EXPIRED,
         SESSIONS,
         "the approval expired without an answer"),
     Row("T2w", "T", {**RUNS, "status": (ASKS,), "expired": (False,)}, Action.WAIT, SESSIONS,
         "a person has to answer"),
     Row("T3", "T", {**RUNS, "status": (ALLOWED,)}, Action.TOOL_STARTED, TOOLS,
-        "the call is allowed: claim it when a slot is free"),
+        "the call is allowed: claim it when a slot is free; T1 checked its phase, and an approval "
+        "holds although the phase changed since"),
     Row("T4", "T", {**RUNS, "status": (STARTED,), "claim": (MINE,)}, Action.BEGIN, TOOLS,
         "my claim was read back: begin, once, before start_by"),
     Row("T4w", "T", {**RUNS, "status": (STARTED,), "claim": (OTHER,)}, Action.WAIT, TOOLS,

@@ -13,11 +13,12 @@ from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
 from ...schemas.events import BY_CLASS
 from ..advice.prices import PICO_PER_USD, PriceTable, input_cost
-from ..fold.projections import compaction, ledger, session_state
+from ..fold.projections import compaction, ledger
 from ..fold.projections.ledger import Spent
-from ..fold.projections.session_state import RefusedTrigger
+from ..fold.projections.session_state import RefusedTrigger, refusals_of
 from ..fold.projections.turn_view import call_of
 from ..fold.ruling import Ruling, Verdict
+from ..fold.transitions import WRONG_PHASE
 from ..fold.views import SessionViews
 
 SERIES_MAX = 500
@@ -26,7 +27,9 @@ beyond this limit count as `other`.
 """
 
 
-LOGGED_REFUSALS = frozenset({"invalid_transition", "not_the_project_tool"})
+LOGGED_REFUSALS = frozenset(
+    {"invalid_transition", "not_the_project_tool", "not_confirmed", WRONG_PHASE}
+)
 """The codes of the refusals that are logged. Such a refusal is mostly the mistake of a program, not
 of a person.
 """
@@ -147,6 +150,8 @@ class Meter:
 
     def _accepted(self, entry: Entry, before: SessionViews, event: Any) -> None:
         kind = type(event)
+        for refusal in refusals_of(before.state, before.turn, event):
+            self.add("foldlog_refusals", refusal.code)
         if kind in _ENDS:
             role, outcome_of = _ENDS[kind]
             self.add("foldlog_attempts", role, outcome_of(event))
@@ -156,8 +161,6 @@ class Meter:
             case ev.ToolResult():
                 cached = "no" if event.cached_at is None else "yes"
                 self.add("foldlog_tool_results", event.outcome, cached)
-                for refusal in refused_triggers(before, event):
-                    self.add("foldlog_refusals", refusal.code)
             case ev.ResultCompacted():
                 short = compaction.apply(before.compaction, entry, before.context).shorts[-1]
                 self.add("foldlog_short_forms", "in time" if short.early else "late")
@@ -181,17 +184,12 @@ class Meter:
                 )
 
 
-def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[RefusedTrigger, ...]:
-    """The rulings that refuse triggers which a tool result requested."""
-    return session_state.triggered(before.state, before.turn, event)[1] if event.triggers else ()
-
-
 def refusal_lines(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterator[str]:
     """A log line for each refusal whose code is in LOGGED_REFUSALS."""
     event, whose = entry.event, "a command"
     asked: tuple[Ruling | RefusedTrigger, ...] = (ruling,)
-    if isinstance(event, ev.ToolResult):
-        asked = refused_triggers(before, event) if ruling.accepted else ()
+    if isinstance(event, ev.ToolInvoked | ev.ToolResult):
+        asked = refusals_of(before.state, before.turn, event) if ruling.accepted else ()
         call = call_of(before.turn, event)
         whose = f"tool {call.name} (call {call.key})" if call is not None else whose
     for refusal in asked:

@@ -70,6 +70,8 @@ class ToolInvoked:
     outcome: str | None = None
     content: Body | None = None
     basis: Count
+    phase: str | None = None
+    code: str = ""
 
 
 @event

@@ -104,6 +104,12 @@ def test_S3_1_a_second_user_reads_what_users_share_from_the_cache():
     assert f"reads {read:,} of {whole:,}" in caching.cache_saving(turns=2).note
 
 
+def test_S2_12_two_changes_of_phase_do_not_lower_the_saving():
+    phased, plain = caching.saving_with_phases(6)
+    assert 0 < plain <= phased
+    assert "with two changes of phase" in caching.cache_saving(turns=2).note
+
+
 def test_S3_7_the_page_about_costs_states_what_the_bench_measures():
     page = (Path(bench.__file__).parents[1] / "docs" / "tokens-and-cost.md").read_text("utf-8")
     shown = dict(re.findall(r"^\| (\d+) \| ([\d.]+) % \|$", page, re.MULTILINE))

@@ -55,6 +55,12 @@ def wire(ctx, cents: int = 1) -> str:
     return "sent"
 
 
+@tool(effect="pure", phases=("building", "done"))
+def paint(ctx, colour: str = "red") -> str:
+    """Paints what is being built."""
+    return colour
+
+
 @tool(effect="pure", stops=True)
 def complete(ctx, answer: str = "") -> str:
     """Ends the turn."""
@@ -130,11 +136,12 @@ def variant(
     memory: bool = False,
     recovery: str = "replace",
     model: str = "claude-test",
+    phased: bool = False,
 ) -> Agent:
     """An agent for random histories. `thinking`: "", "adaptive" or "fixed"; `fewer`: omits one
-    tool."""
+    tool; `phased`: one more tool, which may be called only in some phases."""
     params: dict[str, Any] = {"adaptive": ADAPTIVE, "fixed": FIXED}.get(thinking, {})
-    tools = (read, leaf, *TOOLS)
+    tools = (read, leaf, *((paint,) if phased else ()), *TOOLS)
     return Agent(
         name="helper",
         model=model,

@@ -75,6 +75,14 @@ def calls_of(views: Any) -> dict[str, Any]:
     return {call.key: call for call in (*views.turn.doubts, *views.turn.calls)}
 
 
+def is_refold(event: Any) -> bool:
+    """Whether an event folds a history again: it opens a fork, or skips a record. The views after
+    it are not one event away from those before it."""
+    return isinstance(event, ev.RecordSkipped) or (
+        isinstance(event, ev.SessionOpened) and event.seed_ref is not None
+    )
+
+
 # -- one folded record -----------------------------------------------------------------------------
 
 
@@ -94,6 +102,8 @@ def only_transitions(step: Any) -> None:
     if phase == after:
         return
     assert after in TRANSITIONS
+    if is_refold(step.entry.event):
+        return
     match step.entry.event:
         case ev.PhaseTriggered(trigger=trigger):
             triggers = [trigger]
@@ -157,7 +167,7 @@ def turns_end_once(step: Any) -> None:
     ends = isinstance(event, ev.TurnEnded) and step.ruling.accepted
     if ends:
         assert before.open and event.turn == before.number, f"{event} ends no open turn"
-    elif after is before:
+    elif after is before or is_refold(event):
         return
     continues = before.open and not ends
     opened = after.number - before.number
@@ -180,7 +190,7 @@ def nothing_starts_while_closing(step: Any) -> None:
 def decided_once(step: Any) -> None:
     """I4: an outcome is not replaced. A later result may contradict only a person's answer or a
     reconciler's denial."""
-    if step.views.turn is step.before.turn:
+    if step.views.turn is step.before.turn or is_refold(step.entry.event):
         return
     before = calls_of(step.before)
     for key, call in calls_of(step.views).items():

@@ -47,6 +47,7 @@ USES = (
     ("wire", '{"cents":1}'),
     ("complete", "{}"),
     ("forbidden", "{}"),
+    ("paint", "{}"),
     ("no such tool", "{}"),
 )
 REFUSALS = REBUILDABLE  # of a request because of its content

@@ -79,6 +79,7 @@ class RandomHistory(Outcomes):
             "memory": choose.chance(25),
             "model": choose.pick(MODELS),
             "system": LONG if choose.chance(5) else "Be brief.",
+            "phased": True,
             **more,
         }
         super().__init__(agent=variant(**self.shape))

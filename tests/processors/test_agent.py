@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.processors.agent import Agent, Compaction, Rule
+from foldlog.processors.fold.transitions import TRANSITIONS
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.tool import tool
 from foldlog.schemas.enums import Approval
@@ -69,6 +70,31 @@ def test_S1_D_the_first_matching_rule_applies():
     ]
 
 
+def test_S2_12_a_rule_applies_only_in_its_phases():
+    found = agent(permissions=[("look", "deny", ["done", "building"]), ("look", "ask")])
+    assert found.permissions[0].phases == ("building", "done"), "in the order of the table"
+    assert [found.approval("look", phase) for phase in TRANSITIONS] == [
+        Approval.ASK, Approval.DENY, Approval.ASK, Approval.DENY
+    ]
+
+
+@pytest.mark.parametrize(
+    ("phases", "error", "message"),
+    [
+        (("bilding",), ValueError, "phases of tool look: 'bilding' is not one of chatting, build"),
+        ("building", TypeError, "phases of tool look must be a list of phases, not 'building'"),
+        (None, TypeError, "must be a list of phases, not None"),
+        ((None,), ValueError, "None is not one of"),
+        (([],), ValueError, "\\[\\] is not one of"),
+    ],
+)
+def test_S2_12_a_phase_that_does_not_exist_is_refused_when_the_tool_is_made(phases, error, message):
+    with pytest.raises(error, match=message):
+        tool(name="look", phases=phases)(look.function)
+    with pytest.raises(error, match=message):
+        replace(look, phases=phases)
+
+
 def test_the_approval_of_an_unknown_tool_raises_key_error():
     with pytest.raises(KeyError, match="other"):
         agent(permissions=[("run_*", "deny")]).approval("other")
@@ -102,7 +128,13 @@ def test_a_relative_workdir_becomes_absolute():
         ({"strategy": "window"}, ValueError, "no context strategy 'window'"),
         ({"instructions": "FOLDLOG.md"}, TypeError, "instructions must be True or False"),
         ({"permissions": "deny"}, TypeError, "permissions must be a list"),
-        ({"permissions": [("run_*",)]}, TypeError, "is not a pair \\(tools, decision\\)"),
+        ({"permissions": [("run_*",)]}, TypeError, "is not \\(tools, decision\\) or"),
+        ({"permissions": [("look", "ask", "building")]}, TypeError, "must be a list of phases"),
+        (
+            {"permissions": [("look", "ask", ["bilding"])]},
+            ValueError,
+            "agent shop: phases of the rule for 'look': 'bilding' is not one of chatting, building",
+        ),
         ({"permissions": [("run_*", "none")]}, ValueError, "not one of allow, ask, deny"),
         ({"permissions": [("run_ti", "deny")]}, ValueError, "'run_ti', which it does not have"),
         ({"max_output_tokens": 0}, ValueError, "max_output_tokens must be 1 or more"),

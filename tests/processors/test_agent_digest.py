@@ -84,6 +84,7 @@ CHANGED = {
         agent(tools=[changed_tool(effect="once")]),
         agent(tools=[changed_tool(timeout_ms=5)]),
         agent(tools=[changed_tool(stops=True)]),
+        agent(tools=[changed_tool(phases=("building",))]),
         agent(permissions=[("look", "deny")]),
         agent(mcp=[McpServer(name="files", command=("x",))]),
     ],
@@ -96,6 +97,13 @@ def test_A6_a_difference_is_named_by_its_part(part):
     for other in CHANGED[part]:
         found = differences(digests_of([agent()]), digests_of([other]))
         assert found == [f"agent shop has another {part}"], other
+
+
+def test_S2_12_the_phases_of_a_rule_are_in_the_digest_and_no_phases_are_as_before():
+    rules = [("look", "deny")], [("look", "deny", ["building"])], [("look", "deny", ["done"])]
+    assert len({digest_of(agent(permissions=rule)) for rule in rules}) == 3
+    parts = json.dumps(parts_of(agent(permissions=rules[0])))
+    assert "phases" not in parts and '["look", "deny"]' in parts
 
 
 def test_A6_functions_directories_and_secrets_are_not_in_the_digest():

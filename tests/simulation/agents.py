@@ -38,9 +38,14 @@ order = _simulated(
 wire = _simulated("wire", "Must not happen twice, and asks.", effect="once", approval="ask")
 peek = _simulated("peek", "Reads something, and asks.", effect="pure", approval="ask")
 erase = _simulated("erase", "Is denied by a rule.", effect="once", approval="deny")
-build_and_deploy = _simulated(
-    "build_and_deploy", "Asks for a phase transition and a project.", effect="once"
-)
+
+
+@tool(effect="once")
+def build_and_deploy(n: int, confirm_new_project: bool = False) -> str:
+    """Asks for a phase transition and a project."""
+    raise AssertionError("simulated by effects.py")
+
+
 complete = _simulated("complete", "Ends the turn.", effect="pure", stops=True)
 TOOLS = (look, page, put, charge, order, wire, peek, erase, build_and_deploy, complete)
 AGENT = Agent(name="sim", model="sim-1", system="You are simulated.", tools=TOOLS)

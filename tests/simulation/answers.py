@@ -4,6 +4,7 @@ import json
 from random import Random
 from typing import Any, NamedTuple
 
+from foldlog.processors.fold.field_writers import CONFIRMS, PROJECT_TOOL
 from foldlog.schemas import events as ev
 from foldlog.schemas.canonical import compact
 from foldlog.tests.kit import answers
@@ -86,7 +87,9 @@ def _a_long_one(rng: Random, number: int) -> Answer:
 def _a_use(rng: Random, tastes: Tastes) -> Use:
     name = rng.choice(tastes.tools)
     if rng.random() >= tastes.odd:
-        return Use(name, f'{{"n":{rng.randrange(3)}}}')
+        number = rng.randrange(3)
+        confirms = f',"{CONFIRMS}":true' if name == PROJECT_TOOL and number else ""
+        return Use(name, f'{{"n":{number}{confirms}}}')
     match rng.randrange(3):
         case 0:
             return Use("no_such_tool")

@@ -9,7 +9,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode
 from foldlog.schemas.ids import parse_call_key
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.kit.invariants import calls_of, decisions_name_their_basis
+from foldlog.tests.kit.invariants import calls_of, decisions_name_their_basis, is_refold
 from foldlog.tests.simulation.invariant import Invariant
 
 PAID = ("superseded", "late", "duplicate")  # rulings of outcomes that cost tokens, but lost
@@ -30,6 +30,8 @@ class DecisionsNameTheirBasis(Invariant):
         decisions_name_their_basis.demand(seen, self.newest.get(session))
         if isinstance(event, INPUTS) or self._shortens(seen):
             self.newest[session] = seen.entry.offset
+        if is_refold(event):
+            self.newest[session] = seen.views.turn.basis
 
     def _shortens(self, seen: Any) -> bool:
         """Whether the event is a short form that changes the next request. It does if no request

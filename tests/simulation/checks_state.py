@@ -3,8 +3,7 @@
 from collections import Counter, defaultdict
 from typing import Any
 
-from foldlog.processors.fold.projections import turn_view
-from foldlog.processors.fold.projections.session_state import triggered
+from foldlog.processors.fold.projections.session_state import refusals_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Unreadable
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -80,9 +79,9 @@ class EveryRefusalIsAnsweredOnce(Invariant):
         if seen.ruling.verdict == "refused":
             self.demand(seen.entry.writer == "producer", f"a worker was refused: {seen.entry}")
             self.refused[session, seen.entry.offset] = seen.ruling.code
-        elif isinstance(seen.entry.event, ev.ToolResult) and seen.ruling.accepted:
-            _, refusals = triggered(seen.before.state, seen.before.turn, seen.entry.event)
-            if refusals and seen.before.turn.rules >= turn_view.HOLDS_TOOLS:
+        elif isinstance(seen.entry.event, ev.ToolInvoked | ev.ToolResult) and seen.ruling.accepted:
+            refusals = refusals_of(seen.before.state, seen.before.turn, seen.entry.event)
+            if refusals:
                 self.refused[session, seen.entry.offset] = refusals[0].code
         elif isinstance(seen.entry.event, ev.Refused) and seen.ruling.accepted:
             place = (session, seen.entry.event.offset)

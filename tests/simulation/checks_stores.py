@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from foldlog.processors.entries import foldable_entry
 from foldlog.processors.fold.projections.partition import INITIAL
 from foldlog.processors.fold.session import fold
 from foldlog.processors.fold.sessions import is_foldable
@@ -67,7 +68,8 @@ class FoldsAgree(Invariant):
             number = witness.partition_of[session]
             for record in self.world.log.topic(SESSION_EVENTS).partitions[number].records:
                 if (record.key or b"").decode("utf-8", "replace") == session:
-                    views, _ = fold(views, entry_of(record, chunks=True))
+                    entry = foldable_entry(record, self.world.blobs.read, chunks=True)
+                    views, _ = fold(views, entry)
             if dict(view_parts(views)) != dict(view_parts(truth)):
                 self.fail(f"{session}: a second fold differs\n{views}\n{truth}")
 

@@ -8,10 +8,14 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from foldlog.log.partition import partition_for
 from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.processors.fold.transitions import TRANSITIONS
+from foldlog.producers.fork import without_chunks, without_skipped
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY
+from foldlog.schemas.seed import MEDIA_TYPE, seal
+from foldlog.schemas.topics import SESSION_EVENTS
 
 UNREPEATED = (ev.ApprovalDecided, ev.HumanResolved, ev.SessionTerminated)
 CHANNELS = ("simulation", "push:a", "push:a", "push:b")
@@ -210,6 +214,57 @@ def forge(person: Any) -> list:
     return []
 
 
+def _seed(person: Any, upto: int, without: tuple[int, ...]) -> ev.BlobRef:
+    """A seed with the records of the person's session up to an offset, stored."""
+    place = partition_for(person.session_id, person.world.partitions)
+    records = person.world.log.topic(SESSION_EVENTS).partitions[place].records
+    key = person.session_id.encode()
+    own = [record for record in records if record.key == key and record.offset <= upto]
+    kept = without_skipped(without_chunks(own), without)
+    return person.world.blobs.store(seal(person.session_id, kept), MEDIA_TYPE)
+
+
+def fork(person: Any) -> list:
+    """A fork of the session. Nobody speaks to it."""
+    history = person.world.witness.history.get(person.session_id)
+    offset, views = history[-1] if history else (0, None)
+    if views is None or not views.turn.known or views.frozen:
+        return say(person)
+    person.commands += 1
+    opening = replace(
+        opened(person),
+        agent=views.turn.agent,
+        parent_session=person.session_id,
+        parent_offset=offset,
+        seed_ref=_seed(person, offset, views.skipped),
+    )
+    name = f"{person.session_id[:120]}-{person.commands}"
+    person.send(opening, to=name)
+    return []
+
+
+def poison(person: Any) -> list:
+    """A record that freezes the session."""
+    person.append_raw(b"", [("t", b"NEW_THING"), ("w", b"producer"), ("m", b"1")])
+    return []
+
+
+def skip(person: Any) -> list:
+    """Continue a frozen session without the record that froze it."""
+    history = person.world.witness.history.get(person.session_id)
+    views = history[-1][1] if history else None
+    if views is None or views.frozen is None:
+        return say(person)
+    without = (*views.skipped, views.frozen.offset)
+    event = ev.RecordSkipped(
+        offset=views.frozen.offset,
+        seed_ref=_seed(person, history[-1][0], without),
+        reason="simulated",
+        by_user=person.user_id,
+    )
+    return [event] * person.rng.choice((1, 1, 2))
+
+
 def flood(person: Any) -> list:
     """More refused or queued messages than a view keeps."""
     if person.rng.random() < 0.7:
@@ -235,6 +290,9 @@ COMMANDS = {
         terminate,
         garbage,
         forge,
+        fork,
+        poison,
+        skip,
         flood,
     )
 }

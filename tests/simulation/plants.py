@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from foldlog.processors.effects import tool
 from foldlog.processors.effects.start_window import ClaimTimes
 from foldlog.processors.effects.tool import ToolCalls
-from foldlog.processors.fold import session
+from foldlog.processors.fold import inherited, session
 from foldlog.processors.fold.call_facts import FACTS
 from foldlog.processors.fold.projections import (
     background,
@@ -143,6 +143,8 @@ OF_FOLDS = (
     Plant("a field with two writers, caught by the table", session_state, "apply",
           wrong.sets_after(ev.ToolResult, last_message_id="m0"),
           Simulated("FoldNeverRaises", "conversation")),
+    Plant("a fork that sets a field of another writer", inherited, "state",
+          wrong.sets_in_a_fork, Simulated("FoldNeverRaises", "forks")),
     Plant("arguments in the state", session_state, "apply", wrong.arguments_in_the_state,
           Simulated("StateIsSmall", "conversation")),
     Plant("a cancel token that stays", session_state, "apply", wrong.keeps_the_token,

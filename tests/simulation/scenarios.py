@@ -22,7 +22,8 @@ class Scenario(NamedTuple):
     is a tool. overlap: every worker believes that it owns all partitions. probes: the chance that
     law 9 is also checked at invented views. compacts: messages, results and budgets are so large
     that summaries and short forms are made and adopted. pushes: messages also come by push
-    channels. resumes: answers are long, and are resumed in every world.
+    channels. resumes: answers are long, and are resumed in every world. unchecked: the names of
+    invariants that expect each session to consist of its own records, all of which count.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Scenario(NamedTuple):
     compacts: bool = False
     pushes: bool = False
     resumes: bool = False
+    unchecked: tuple[str, ...] = ()
     probes: float = 0.3
 
     @property
@@ -75,6 +77,8 @@ HABITS = {
     "flood": 0.03,
 }
 TALK = {"say": 8, "queue": 1, "cancel": 1, "steer": 1}
+REFOLDS = {"fork": 2, "poison": 0.7, "skip": 3}
+FORKS = {"say": 6, "cancel": 1, "trigger": 3, "lock": 1, "decide": 1, **REFOLDS}
 RACES = {"say": 8, "steer": 3, "interrupt": 3, "cancel": 6, "terminate": 0.5, "decide": 1}
 LONG = {"queue": 12, "steer": 1, "interrupt": 0.3, "cancel": 0.7, "terminate": 0.05}
 KILLS = {"kill": 2, "kill_soon": 4, "kill_at": 3, "kill_effect": 5, "shut_down": 1}
@@ -100,6 +104,23 @@ SCENARIOS = (
         nodes=("w1",),
         habits=HABITS,
         skew=False,
+    ),
+    Scenario(
+        "forks",
+        3,
+        "sessions are forked; frozen ones continue without a record; all of it under the rules of "
+        "the state",
+        habits=FORKS,
+        skew=False,
+        unchecked=(
+            "AnswersAreShownOnce",
+            "CancelEndsInTime",
+            "EveryRefusalIsAnsweredOnce",
+            "LedgerCountsOnce",
+            "MessagesAreSentOnce",
+            "TranscriptIsComplete",
+            "TurnEndsNameTheState",
+        ),
     ),
     Scenario(
         "kills",

@@ -68,8 +68,9 @@ class Person:
         for event in commands.COMMANDS[name](self):
             self.send(event)
 
-    def send(self, event: Any, writer: str = "producer") -> None:
-        """Append an event again and again, until the log acknowledges it."""
+    def send(self, event: Any, writer: str = "producer", to: str = "") -> None:
+        """Append an event again and again, until the log acknowledges it. `to`: a session other
+        than the person's."""
         value = encode(event)
         headers = headers_for(event, writer)
 
@@ -77,9 +78,10 @@ class Person:
             if isinstance(report, Delivered):
                 self.world.users.acknowledged.append((report, value))
             elif not isinstance(event, commands.UNREPEATED):
-                self.world.users.retries.append((self.world.now + RETRY_MS, self, event))
+                self.world.users.retries.append((self.world.now + RETRY_MS, self, event, to))
 
-        self.producer.append(SESSION_EVENTS, self.session_id, value, headers, on_delivery=delivered)
+        key = to or self.session_id
+        self.producer.append(SESSION_EVENTS, key, value, headers, on_delivery=delivered)
 
     def append_raw(self, value: bytes, headers: list[tuple[str, bytes]], key: Any = None) -> None:
         """Append a record that foldlog's clients would never write."""
@@ -94,7 +96,7 @@ class Users:
     def __init__(self, world: Any) -> None:
         self.world = world
         self.acknowledged: list[tuple[Delivered, bytes]] = []
-        self.retries: list[tuple[int, Person, Any]] = []
+        self.retries: list[tuple[int, Person, Any, str]] = []
         self.people = [Person(world, n) for n in range(world.rng.choice(world.scenario.sessions))]
         self.by_session = {person.session_id: person for person in self.people}
 
@@ -112,10 +114,10 @@ class Users:
             if person.left > 0 and person.next_at <= now:
                 offers.append((1, person.act))
 
-    def _retry(self, retry: tuple[int, Person, Any]) -> None:
+    def _retry(self, retry: tuple[int, Person, Any, str]) -> None:
         self.retries.remove(retry)
-        _, person, event = retry
-        person.send(event)
+        _, person, event, to = retry
+        person.send(event, to=to)
 
     def next_at(self) -> list[int]:
         """The times of the next commands and retries."""

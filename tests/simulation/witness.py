@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from foldlog.processors.entries import foldable_entry
 from foldlog.processors.fold.projections import partition as partition_fold
 from foldlog.processors.fold.projections.partition import PartitionView
 from foldlog.processors.fold.ruling import Ruling
@@ -16,7 +17,7 @@ from foldlog.processors.fold.session import fold
 from foldlog.processors.fold.sessions import is_foldable
 from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.schemas import events as ev
-from foldlog.schemas.codec import Entry, Unreadable, entry_of
+from foldlog.schemas.codec import Entry, Unreadable
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.record import Record
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -60,7 +61,7 @@ class Witness:
             self.world.faults.saw_take(self._took.pop())
 
     def _fold(self, number: int, record: Record) -> None:
-        entry = entry_of(record)
+        entry = foldable_entry(record, self.world.blobs.read)
         self.world.stats["records"] += 1
         if entry.session_id == PARTITION_KEY:
             before = self.holders.get(number, partition_fold.INITIAL)

@@ -83,7 +83,8 @@ class World:
         self.users = Users(self)
         self.faults = Faults(self)
         self.witness = Witness(self)
-        self.invariants = [make(self) for make in invariants]
+        checked = [one for one in invariants if one.__name__ not in scenario.unchecked]
+        self.invariants = [make(self) for make in checked]
 
     def is_dead(self, owner: str) -> bool | None:
         """Whether the process of an owner has ended, as a file lock shows on one machine. Returns

@@ -92,6 +92,10 @@ def sets_after(kind, **fields):
     return wrong_fold
 
 
+def sets_in_a_fork(right, parent, entry):
+    return replace(right(parent, entry), cancel_token="c0")
+
+
 def raises(right, view, entry, event):
     assert event.mode != "after_step", "planted"
     return right(view, entry, event)

@@ -5,7 +5,7 @@ lists the events that may change each field.
 """
 
 from operator import attrgetter
-from typing import assert_never, get_args
+from typing import Any, assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.canonical import compact
@@ -14,9 +14,10 @@ from ....schemas.enums import CancelMode
 from ....schemas.ids import is_id, why_not_an_id
 from ....schemas.value import Value, fields_of, replace
 from ..calls import BEGUN
-from ..field_writers import PROJECT_TOOL
+from ..field_writers import CONFIRMS, PROJECT_TOOL
+from ..grants import arguments_in
 from ..transitions import FIRST_PHASE, TRANSITIONS, InvalidTransition, transition
-from .turn_view import HOLDS_TOOLS, TurnView, call_of
+from .turn_view import DEMANDS_CONFIRMATION, HOLDS_TOOLS, Call, TurnView, call_of
 
 NAME_CHARS_MAX = 64  # of a tool name, as in the Messages API; keeps the state under 1 KB
 
@@ -72,8 +73,8 @@ PROJECT = "project"
 
 
 class RefusedTrigger(Value):
-    """A trigger of a tool's result that the fold refused. `what`: the trigger's name, or
-    `project`."""
+    """A trigger of a tool's result that the fold refused, or a call that the phase forbids. `what`:
+    the trigger's name, `project`, or the name of the tool."""
 
     code: str
     what: str
@@ -104,6 +105,19 @@ def triggered(
     return state, tuple(refusals)
 
 
+def refusals_of(
+    state: SessionState, before: TurnView, event: Any
+) -> tuple[RefusedTrigger, ...]:
+    """What a call or its result requested and did not get; `state`, `before`: before the event."""
+    match event:
+        case ev.ToolInvoked(code=code) if code:
+            detail = f"wrong phase: phase={event.phase}, tool={event.name[:NAME_CHARS_MAX]}"
+            return (RefusedTrigger(code, event.name, detail),)
+        case ev.ToolResult(triggers=wanted) if wanted:
+            return triggered(state, before, event)[1]
+    return ()
+
+
 def _why_not_locked(
     state: SessionState, before: TurnView, event: ev.ToolResult, project_id: str
 ) -> RefusedTrigger | None:
@@ -114,9 +128,21 @@ def _why_not_locked(
     if name != PROJECT_TOOL and before.rules >= HOLDS_TOOLS:
         why = f"{name[:NAME_CHARS_MAX]} may not lock a project: {PROJECT_TOOL} may"
         return RefusedTrigger("not_the_project_tool", PROJECT, why)
+    if before.rules >= DEMANDS_CONFIRMATION and not _confirms(call):
+        why = f"{name[:NAME_CHARS_MAX]} may not lock a project without {CONFIRMS}"
+        return RefusedTrigger("not_confirmed", PROJECT, why)
     if state.project_id is not None:
         return RefusedTrigger("project_locked", PROJECT, "project_id already locked")
     return None
+
+
+def _confirms(call: Call | None) -> bool:
+    """Whether the model's own arguments confirm a new project. Arguments in a blob do not count,
+    because a fold reads no blob."""
+    if call is None or call.args.inline is None or call.args.ref is not None:
+        return False
+    arguments = arguments_in(call.name, call.args.inline)
+    return arguments is not None and arguments.get(CONFIRMS) is True
 
 
 def _pending(turn: TurnView) -> PendingTool | None:

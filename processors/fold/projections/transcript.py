@@ -12,7 +12,7 @@ from ....schemas.codec import Entry
 from ....schemas.enums import Approval, EndReason, Recovery
 from ....schemas.value import Value, replace
 from ..rows import Rows
-from .session_state import RefusedTrigger, SessionState, triggered
+from .session_state import RefusedTrigger, SessionState, refusals_of
 from .turn_view import TurnView, call_of
 
 FAILED = "failed"
@@ -35,7 +35,7 @@ class Line(Value):
     `cause`: the finer code of a failed attempt's error.
     `attempt`: the number of an attempt.
     `used`, `limit`: of the limit that ended a turn.
-    `refused`: the triggers of a result that the fold refused.
+    `refused`: the triggers of a result that the fold refused, or the call that the phase forbids.
     `note`: what a provider, a worker or a person wrote.
     `text`: all of this in words, for people; programs must not parse it.
     """
@@ -204,10 +204,11 @@ def _call_line(entry: Entry, event: CallEvent, before: TurnView, state: SessionS
     match event:
         case ev.ToolInvoked():
             if event.outcome is not None:
-                return Line("result", *place, event.content, event.outcome)
+                refused = refusals_of(state, before, event)
+                return Line("result", *place, event.content, event.outcome, refused=refused)
             return Line("asks" if event.approval == ASK else "call", *place, call.args)
         case ev.ToolResult():
-            _, refused = triggered(state, before, event)
+            refused = refusals_of(state, before, event)
             return Line("result", *place, event.content, event.outcome, refused=refused)
         case ev.ToolFailedUncertain():
             return Line("doubt", *place, note=event.reason)

@@ -23,6 +23,7 @@ RESOLVED_MAX = 16  # resolved doubts kept, to detect a late result that contradi
 REMINDERS_MAX = 64
 CONTRADICTS_RECONCILER = 2  # from this version on, a late success contradicts "did not happen"
 HOLDS_TOOLS = 2  # from here on, only the project tool may lock, and refused tools get answers
+DEMANDS_CONFIRMATION = 3  # from here on, a call that locks a project must confirm a new one
 # Errors in GEN_FAILED: the request is too long in tokens or bytes; or the model refused a part of
 # it, thinking or a file.
 TOO_LONG = ("context_too_long", "request_too_large")

@@ -24,7 +24,7 @@ from .judges import Judges
 
 SKIPPED_MAX = 64  # skipped records of one session
 Fork = tuple[str | None, int | None, str | None]  # parent, offset, sha256 of the seed
-RULES = 2  # the newest version of the rules that this code knows
+RULES = 3  # the newest version of the rules that this code knows
 
 
 def why_not_possible(views: SessionViews, event: Any) -> Ruling | None:

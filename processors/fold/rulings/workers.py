@@ -97,9 +97,15 @@ def llm_called(views: SessionViews, event: ev.LlmCalled) -> Ruling:
 
 
 def tool_invoked(views: SessionViews, event: ev.ToolInvoked) -> Ruling:
-    """Rules on the decision about a proposed call. Only the first decision about a call counts."""
+    """Rules on the decision about a proposed call. Only the first decision about a call counts. The
+    phase by which it was decided must still be the session's: another call's result may have
+    changed it, and a result does not move the basis."""
     call = call_of(views.turn, event)
-    return LATE if call is None else row_of(views.turn, call, event).ruling
+    if call is None:
+        return LATE
+    ruling = row_of(views.turn, call, event).ruling
+    is_current = event.phase is None or event.phase == views.state.phase
+    return ruling if is_current or not ruling.accepted else STALE
 
 
 def approval_expired(views: SessionViews, event: ev.ApprovalExpired) -> Ruling:

@@ -1,6 +1,7 @@
 """The view `session_state`: the writers of its fields, phases, the project, the pending tool, and
 its size."""
 
+import dataclasses
 import json
 
 import pytest
@@ -12,13 +13,14 @@ from foldlog.processors.fold.transitions import TRANSITIONS, InvalidTransition, 
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_NAME
 from foldlog.schemas.value import replace
-from foldlog.tests.kit.agents import BUILDER
+from foldlog.tests.kit import answers
+from foldlog.tests.kit.agents import AGENT, BUILDER, PROJECT
 from foldlog.tests.kit.answers import Use
 from foldlog.tests.kit.forged_events import ODD_IDS
 from foldlog.tests.kit.history import opened, with_calls
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
-BUILD = Use("build_and_deploy", '{"project_id":"p1"}', "c")
+BUILD = Use("build_and_deploy", '{"project_id":"p1","confirm_new_project":true}', "c")
 TRIGGERS = sorted({event for row in TRANSITIONS.values() for event in row} | {"fly", ""})
 
 
@@ -144,6 +146,55 @@ def test_S0_2_no_other_tool_locks_a_project():
     s.work()
     assert not s.turn.refusals, "answered in the log"
     assert s.messages()[2][1] == [f"result: done\n{refusal.detail}"]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        '{"project_id":"p1"}',
+        '{"project_id":"p1","confirm_new_project":false}',
+        '{"project_id":"confirm_new_project"}',
+    ],
+)
+def test_S0_2_the_fold_demands_the_confirmation_whatever_the_tool_does(args):
+    """The defect: any tool of that name could lock the session."""
+    s = with_calls(Use("build_and_deploy", args, "c"), agent=BUILDER)
+    assert s.result("1.1.0", "done", triggers=(ev.Trigger(project_id="p1"),)).accepted
+    assert s.state.project_id is None
+    (refusal,) = s.turn.refusals
+    assert refusal.code == "not_confirmed"
+    assert refusal.detail == "build_and_deploy may not lock a project without confirm_new_project"
+    s.work()
+    assert not s.turn.refusals, "answered in the log"
+
+
+def test_S0_2_arguments_in_a_blob_confirm_nothing():
+    """A fold reads no blob, so it never knows what they are."""
+    s = with_calls(BUILD, agent=BUILDER)
+    ref = ev.BlobRef(sha256="0" * 64, bytes=70_000, media_type="application/json")
+    stored = replace(s.call("1.1.0"), args=ev.Body(inline=BUILD.args.encode(), ref=ref))
+    before = replace(s.turn, calls=(stored,))
+    event = answers.result((1, 1, 0), 1, "ok", "ok", triggers=(ev.Trigger(project_id="p1"),))
+    after, (refusal,) = session_state.triggered(s.state, before, event)
+    assert after.project_id is None and refusal.code == "not_confirmed"
+
+
+def test_S0_2_a_hidden_project_tool_confirms_through_its_envelope():
+    rare = dataclasses.replace(PROJECT, tier="rare")
+    s = with_calls(
+        Use("use_tool", f'{{"name":"build_and_deploy","arguments":{BUILD.args}}}', "c"),
+        agent=dataclasses.replace(AGENT, tools=(rare,)),
+    )
+    s.result("1.1.0", triggers=(ev.Trigger(project_id="p1"),))
+    assert (s.state.project_id, s.turn.refusals) == ("p1", ())
+
+
+@pytest.mark.parametrize("rules", [1, 2])
+def test_in_a_session_of_older_rules_the_tool_alone_checks_the_confirmation(rules):
+    unconfirmed = Use("build_and_deploy", '{"project_id":"p1"}', "c")
+    s = with_calls(unconfirmed, agent=BUILDER, rules=rules)
+    s.result("1.1.0", triggers=(ev.Trigger(project_id="p1"),))
+    assert s.state.project_id == "p1" and not s.turn.refusals
 
 
 def test_in_a_session_of_rules_1_any_tool_locks_a_project():

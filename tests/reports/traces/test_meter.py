@@ -2,6 +2,7 @@
 ledger."""
 
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from foldlog.log import MemoryLog
 from foldlog.log.errors import LogUnreachable
 from foldlog.processors.advice.prices import PICO_PER_USD, input_cost, list_prices, total
+from foldlog.processors.tools.tool import tool
 from foldlog.processors.worker import meter as metering
 from foldlog.processors.worker.meter import COUNTERS, Meter, refusal_lines
 from foldlog.processors.worker.metrics import LAG, REACHABLE, exposition, lag
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.golden.record import PLAYS
+from foldlog.tests.kit.agents import AGENT
 from foldlog.tests.kit.answers import Use
 from foldlog.tests.kit.history import History, with_calls
 
@@ -78,6 +81,19 @@ def test_S0_4_a_refusal_of_a_tool_is_counted_and_logged_like_that_of_a_person():
         f"{tool} {invalid}",
         f"{tool} was refused: look may not lock a project: build_and_deploy may",
     ]
+
+
+def test_S2_12_a_call_in_a_wrong_phase_is_counted_and_logged_like_an_invalid_transition():
+    @tool(phases=("building",))
+    def write() -> str:
+        """Writes."""
+        return ""
+
+    s = with_calls(Use("write", "{}", "a"), agent=replace(AGENT, tools=[write]))
+    assert counted(s)["foldlog_refusals"] == {("wrong_phase",): 1}
+    lines = [line for x in s.steps for line in refusal_lines(x.entry, x.before, x.ruling)]
+    where = "phase=chatting, tool=write"
+    assert lines == [f"session s1: tool write (call 1.1.0) was refused: wrong phase: {where}"]
 
 
 def test_the_number_of_series_is_bounded(monkeypatch):
