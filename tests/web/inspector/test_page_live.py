@@ -1,7 +1,7 @@
 """The session page in a real browser, live: streams, decisions of people, the list of sessions."""
 
-
 import re
+import threading
 
 import pytest
 from playwright.sync_api import expect
@@ -141,18 +141,25 @@ def test_a_call_is_denied(place, url, page_at):
 
 def test_a_late_approval_is_refused_with_the_reason(place, url, page_at):
     played = asking(place, "late")
+    expired = threading.Event()
+
+    def expire(route):
+        """The approval expires while the decision is on its way."""
+        expired.set()
+        played.append(ev.ApprovalExpired(call=played.views.turn.calls[0].key), "sessions")
+        route.continue_()
+
     page = page_at(f"{url}/#/s/late")
-    page.get_by_role("button", name="Allow").wait_for()
-    page.route("**/inspector/api/**", lambda route: route.abort())  # the page keeps the old moment
-    page.complaints.clear()
-    played.append(ev.ApprovalExpired(call=played.views.turn.calls[0].key), "sessions")
+    page.route("**/inspector/api/**", lambda route: (  # the page keeps the old moment
+        route.abort() if expired.is_set() else route.continue_()))
+    page.route("**/decide", expire)
     with page.expect_response("**/decide") as response:
         page.get_by_role("button", name="Allow").click()
     assert response.value.status == 409
     refused = page.get_by_label("charge waits for approval").get_by_role("alert")
     refused.wait_for()
     assert refused.inner_text()
-    page.unroute("**/inspector/api/**")
+    page.unroute_all(behavior="ignoreErrors")
     page.complaints.clear()  # the browser logs the 409
 
 
