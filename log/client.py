@@ -38,8 +38,8 @@ _CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "fetch.queue.backoff.ms": 5,
     # A newly assigned or sought partition waits until the broker has answered the previous fetch,
     # which on a quiet topic takes all of this time: 0.5 s with the default of 500. A record
-    # that arrives is delivered at once in either case. The cost is 20 empty fetches a second.
-    "fetch.wait.max.ms": 50,
+    # that arrives is delivered at once in either case. The cost is 10 empty fetches a second.
+    "fetch.wait.max.ms": 100,
 }
 
 _PRODUCER_FIXED: Mapping[str, Any] = {

@@ -12,7 +12,7 @@ from foldlog.tests.simulation import scenarios
 from foldlog.tests.simulation.__main__ import main
 from foldlog.tests.simulation.runner import history_sha, run, tail
 
-SEEDS = 362  # of all scenarios together, by their weight
+SEEDS = 200  # of all scenarios together, by their weight; `make search` plays any number
 WEIGHTS = sum(scenario.weight for scenario in scenarios.SCENARIOS)
 # Rows that so few schedules may miss; law 9 is checked for them at made-up views.
 RARE = {"T6v", "D4", "B3a"}
