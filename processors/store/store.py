@@ -5,6 +5,7 @@ to the current log. Two backends share one contract test: RocksDB (rocks.py), an
 simulator.
 """
 
+import errno
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -63,7 +64,7 @@ class Backend(Protocol):
     def close(self) -> None: ...
 
 
-OPENS_MAX = 20  # of a store for reading, each after a compaction during the try before
+OPENS_MAX = 20  # of a store for reading, each after its files changed during the try before
 PAGE_SUFFIX = 9  # bytes of a page's key after the session id: 0, then the rows before the page
 # Measured: how many times its stored bytes a session takes in memory, and how many bytes
 # more per row.
@@ -475,19 +476,26 @@ def _mismatch(store: Store, belongs: Belongs, end_offset: int) -> str | None:
 
 
 def open_readonly(directory: Path) -> Store:
-    """Open a store for reading, also one in which a worker writes. Raises Corrupt if it is damaged.
+    """Open a store for reading, also one in which a worker writes. Raises Corrupt if it is damaged,
+    and OSError if its files change all the time.
 
-    Between the reading of the list of files and their opening, a compaction may delete some of
-    them. Then the list has changed, and the next try opens the files of the new one.
+    RocksDB reads the list of files, then opens them and the logs of what is in no file yet. If a
+    compaction or a flush deletes some of them in between, files are missing, or, without an error,
+    everything that was in a deleted log. Then the list has changed, and the next try reads it
+    again.
     """
-    for _ in range(OPENS_MAX - 1):
+    for _ in range(OPENS_MAX):
         before = _list_of_files(directory)
         try:
-            return Store(RocksBackend(directory, read_only=True))
+            store = Store(RocksBackend(directory, read_only=True))
         except Corrupt:
             if _list_of_files(directory) == before:
                 raise
-    return Store(RocksBackend(directory, read_only=True))
+            continue
+        if _list_of_files(directory) == before:
+            return store
+        store.close()
+    raise OSError(errno.EAGAIN, "the files of the store change too fast to be read", str(directory))
 
 
 def _list_of_files(directory: Path) -> set[tuple[str, int]]:

@@ -179,7 +179,7 @@ def test_a_store_whose_files_are_compacted_meanwhile_can_be_read(directory):
 
     def compact() -> None:
         for number in count():
-            if done.is_set():
+            if done.wait(0.005):  # or the files would change during every try
                 return
             for key in range(20):
                 files[b"x%d.%d" % (number, key)] = bytes(2_000)
@@ -197,6 +197,35 @@ def test_a_store_whose_files_are_compacted_meanwhile_can_be_read(directory):
     finally:
         done.set()
         joined(compacting)
+    store.close()
+
+
+def test_a_store_whose_log_is_flushed_meanwhile_is_read_without_a_hole(directory):
+    """The defect: RocksDB reads the list of files, then the logs. If it flushed a log to a table
+    in between, and deleted that log, the reader had neither: it showed old views with a new cursor.
+    Without the second try, about 1 of 300 openings did."""
+    store, _ = reopen(directory)
+    files, done = store._backend._db, threading.Event()
+
+    def write() -> None:
+        for number in count():
+            if done.wait(0.0005):
+                return
+            files[b"x%08d" % number] = b""
+            if number % 15 == 0:
+                files.flush(False)  # in the background
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        for _ in range(600):
+            reader = open_readonly(directory)
+            found = [int(key[1:]) for key, _ in reader._backend.scan(b"x")]
+            reader.close()
+            assert found == list(range(len(found)))
+    finally:
+        done.set()
+        joined(writing)
     store.close()
 
 
