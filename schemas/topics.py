@@ -13,6 +13,7 @@ from typing import NamedTuple
 SESSION_EVENTS = "session-events"
 USER_SESSIONS = "user-sessions"
 USER_TABS = "user-tabs"
+SESSION_FACTS = "session-facts"
 MEMORY_EVENTS = "memory-events"
 DEAD_LETTERS = "dlq.session-events"
 
@@ -138,6 +139,13 @@ TOPICS: tuple[TopicSpec, ...] = (
         cleanup="compact",
         config=_CONFIG | _READ_BY_FAUST,
         holds="the same, grouped by user: the changelog of the table behind `foldlog users`",
+    ),
+    TopicSpec(
+        name=SESSION_FACTS,
+        key="user_id",
+        cleanup="delete",
+        config=_CONFIG | _READ_BY_FAUST,
+        holds="what happened in sessions, for those who look at many: turns, cost, approvals",
     ),
     TopicSpec(
         name=MEMORY_EVENTS,
