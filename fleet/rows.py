@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from ..log.partition import partition_for
 from ..schemas.enums import ApprovalAnswer, EndReason
 from ..schemas.facts import (
     ApprovalAnswered,
@@ -36,6 +37,7 @@ from ..schemas.facts import (
     TurnEnded,
     WaitingCall,
 )
+from ..schemas.ids import is_id
 
 HOUR_MS = 3_600_000
 INBOX_MAX = 1_000
@@ -240,28 +242,32 @@ def session_key(user_id: str, session_id: str) -> bytes:
 
 def session_of(key: bytes) -> tuple[str, str]:
     """User and session of a key. Raises ValueError."""
-    user, slash, session = key.decode().partition("/")
-    if not (user and slash and session):
+    user, _, session = key.decode().partition("/")
+    if not (is_id(user) and is_id(session)):
         raise ValueError("not user/session")
     return user, session
 
 
 def user_of(key: bytes) -> str:
     """The user of a key of the inbox. Raises ValueError."""
-    return key.decode()
+    user = key.decode()
+    if not is_id(user):
+        raise ValueError("not a user")
+    return user
 
 
 class Table(NamedTuple):
-    """A table: the class of its rows, and what parses its keys and raises ValueError."""
+    """A table: the class of its rows, and the partition of a key, among a number of partitions,
+    which raises ValueError for a key that no row has."""
 
     row: type[Row]
-    parse_key: Callable[[bytes], object]
+    partition: Callable[[bytes, int], int]
 
 
 TABLES: dict[str, Table] = {
-    SESSIONS: Table(SessionRow, session_of),
-    INBOX: Table(InboxRow, user_of),
-    HOURS: Table(HourRow, cell_of),
+    SESSIONS: Table(SessionRow, lambda key, count: partition_for(session_of(key)[0], count)),
+    INBOX: Table(InboxRow, lambda key, count: partition_for(user_of(key), count)),
+    HOURS: Table(HourRow, lambda key, _: cell_of(key).partition),
 }
 _DECODERS = {name: msgspec.msgpack.Decoder(table.row) for name, table in TABLES.items()}
 _ENCODER = msgspec.msgpack.Encoder()
@@ -281,13 +287,12 @@ def encoded(row: Row) -> bytes:
     return _ENCODER.encode(row)
 
 
-def is_row(table: str, key: bytes | None, value: bytes | None) -> bool:
-    """Whether a record of a changelog is a row of the table."""
+def is_key(table: str, key: bytes | None, partition: int, partitions: int) -> bool:
+    """Whether a row of the table can have this key in this partition."""
     try:
-        TABLES[table].parse_key(key or b"\xff")
+        return key is not None and TABLES[table].partition(key, partitions) == partition
     except ValueError:
         return False
-    return decoded(table, value) is not None
 
 
 def covers(newer: Row, older: Row) -> bool:

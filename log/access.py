@@ -10,12 +10,15 @@ from typing import NamedTuple
 
 from ..schemas.topics import (
     DEAD_LETTERS,
+    FLEET_HOURS,
+    FLEET_INBOX,
+    FLEET_SESSIONS,
     LOG_FACTS,
     MEMORY_EVENTS,
     SESSION_EVENTS,
+    SESSION_FACTS,
     TOPICS,
     USER_SESSIONS,
-    USER_TABS,
 )
 
 GROUPS = "foldlog"
@@ -119,8 +122,11 @@ ROLES: Mapping[str, Role] = {
             }
         ),
     ),
-    "users": Role(
-        "`foldlog users`", _with_settings({USER_SESSIONS: _READ, USER_TABS: _BOTH})
+    "fleet": Role(
+        "`foldlog fleet`",
+        _with_settings(
+            {SESSION_FACTS: _READ, FLEET_SESSIONS: _BOTH, FLEET_INBOX: _BOTH, FLEET_HOURS: _BOTH}
+        ),
     ),
     "retainer": Role(
         "`foldlog retain`",

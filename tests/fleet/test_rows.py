@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.fleet import rows
+from foldlog.log.partition import partition_for
 from foldlog.schemas.enums import EndReason
 from foldlog.schemas.facts import (
     ApprovalAsked,
@@ -15,7 +16,7 @@ from foldlog.schemas.facts import (
     TurnBegun,
     TurnEnded,
 )
-from foldlog.tests.fleet.facts import AT, History, Tables, fold, written
+from foldlog.tests.fleet.facts import AT, PARTITIONS, History, Tables, fold, written
 
 OWN = {"user_id": "ana", "session_id": "s", "agent": "shop", "partition": 0, "at": AT}
 SEEDS = st.integers(0, 10**6)
@@ -131,12 +132,14 @@ def test_a_key_of_an_hour_can_be_read(value: str) -> None:
 @pytest.mark.parametrize(
     ("table", "key"),
     [(rows.SESSIONS, b"ana"), (rows.SESSIONS, b"\xff/s"), (rows.HOURS, b"x|y|1|2"),
-     (rows.HOURS, b"all"), (rows.INBOX, b"\xff"), (rows.INBOX, None),
-     (rows.SESSIONS, b"__faust\0offset__")],
+     (rows.HOURS, b"all"), (rows.HOURS, rows.Cell(rows.ALL, "", 1, 3).key), (rows.INBOX, b"\xff"),
+     (rows.INBOX, None), (rows.SESSIONS, b"__faust\0offset__"),
+     (rows.INBOX, b"__faust\0offset__"), (rows.INBOX, b"bob")],
 )  # fmt: skip
 def test_a_record_with_another_key_is_no_row(table: str, key: bytes | None) -> None:
-    value = rows.encoded(rows.TABLES[table].row())
-    assert not rows.is_row(table, key, value)
+    place = partition_for("ana", PARTITIONS)
+    assert not rows.is_key(table, key, place, PARTITIONS)
+    assert rows.is_key(rows.SESSIONS, b"ana/s", place, PARTITIONS)
 
 
 def test_sums_that_are_too_large_stop() -> None:

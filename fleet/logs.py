@@ -1,13 +1,13 @@
 """Filters the log output of Faust and its Kafka client, so that only useful lines remain.
 
-Faust runs in a separate process (rendezvous.py), which reads only a few records a day.
+Faust runs in its own process (`foldlog fleet`).
 """
 
 import asyncio
 import logging
 import threading
 
-from ...log.client import OncePerWhile
+from ..log.client import OncePerWhile
 
 _UNREACHABLE = (
     "KafkaConnectionError",
@@ -20,7 +20,7 @@ _UNREACHABLE = (
 
 _HAS_NO_STREAM = "Stream has not started processing"
 """A warning that Faust logs every 7 s, from minute 5 on, for a partition whose stream has had no
-record. This process's streams read tables and announcements, which may have no record for days."""
+record. A partition of facts may have no record for days."""
 
 
 class _DropIdleStream(logging.Filter):

@@ -1,0 +1,70 @@
+"""Runs a member of the fleet: its directory, its pages, its application."""
+
+import hashlib
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ..log import Settings, SettingsError
+from ..processors.store.state_dir import StateDir, StateDirTaken
+from .member import FleetApp, Member, run
+from .routes import FleetPages, Routes
+
+
+def serve(
+    settings: Settings, web: tuple[str, int], name: str | None, say: Callable[[str], None],
+    crash: str = "",
+) -> int:  # fmt: skip
+    """Serve the pages until SIGTERM or SIGINT. Returns the exit code.
+
+    name: of the member in its group; None: the one in its directory. crash: an armed crash point.
+    Raises SettingsError if the address or the directory cannot be used.
+    """
+    state = locked(settings.fleet_directory, name)
+    try:
+        pages = FleetPages(web, settings.web_token)
+        try:
+            url = advertised(pages.url, web[0])
+            member = Member(instance_id(state.worker_id, url), url, settings.fleet_directory, crash)
+            (settings.fleet_directory / "tables").mkdir(exist_ok=True)
+            app = FleetApp(settings, member, say)
+            pages.routes = Routes(app)
+            state.note({"pid": os.getpid(), "web": pages.url})
+            say(f"fleet member {member.name}: {pages.url}/status")
+            return run(app)
+        finally:
+            pages.close()
+    finally:
+        state.close()
+
+
+def locked(directory: Path, name: str | None) -> StateDir:
+    """The directory of a member, locked. Raises SettingsError if it cannot be used."""
+    try:
+        return StateDir(directory, name)
+    except StateDirTaken:
+        raise StateDirTaken(
+            f"another member of the fleet works in {directory}. Nothing was changed. Stop that "
+            "one, or give this one its own directory with FOLDLOG_FLEET_DIR."
+        ) from None
+    except OSError as error:
+        raise SettingsError(
+            f"the fleet cannot write to its directory {directory} ({error.strerror}). Nothing is "
+            "lost: the tables are in Kafka too. Set FOLDLOG_FLEET_DIR to a directory on a disk."
+        ) from None
+
+
+def instance_id(member: str, url: str) -> str:
+    """The member's name in its group. It includes the URL, because the group would not tell other
+    members that a member has another one."""
+    return f"{member}.{hashlib.sha256(url.encode()).hexdigest()[:8]}"
+
+
+def advertised(url: str, host: str) -> str:
+    """Where other members reach this one."""
+    if host in ("0.0.0.0", "::"):
+        return f"http://{socket.getfqdn()}:{urlsplit(url).port}"
+    return url
+
