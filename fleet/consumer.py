@@ -62,8 +62,11 @@ class FleetConsumer(driver.Consumer):
         await super().on_partitions_assigned(assigned, generation_id)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Commit, then forget the partitions."""
+        """Commit, then forget the partitions. Rows that Kafka has not confirmed by then might follow
+        those of the next owner, so the process ends."""
         await super().on_partitions_revoked(revoked)
+        if not await self._book.confirmed(CONFIRM_S):
+            cast(Any, self.app).end("Kafka did not confirm the rows before a rebalance")
         self._book.revoke({tp.partition for tp in self._facts(revoked)})
 
     async def seek_to_committed(self) -> Mapping[TP, int]:

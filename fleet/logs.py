@@ -23,9 +23,20 @@ _HAS_NO_STREAM = "Stream has not started processing"
 record. A partition of facts may have no record for days."""
 
 
-class _DropIdleStream(logging.Filter):
+_NOISY = ("faust.transport.drivers.aiokafka", "faust.transport.producer", "mode.threads",
+          "fleet", "foldlog.fleet.consumer")
+_NOISE = (
+    _HAS_NO_STREAM,
+    "producer buffer full size",  # the stream waits, as it should
+    "Thread keepalive is not responding",  # a busy machine
+    "Topic creation disabled",
+)
+
+
+class _DropNoise(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        return _HAS_NO_STREAM not in record.getMessage()  # a service's name comes first
+        text = record.getMessage()  # a service's name comes first
+        return not any(words in text for words in _NOISE)
 
 
 class _DropUnreachable(logging.Filter):
@@ -43,7 +54,8 @@ def filter_logs() -> None:
         logger = logging.getLogger(f"aiokafka{part}")  # loggers do not inherit filters
         for one in (_DropUnreachable(), OncePerWhile()):
             logger.addFilter(one)
-    logging.getLogger("faust.transport.drivers.aiokafka").addFilter(_DropIdleStream())
+    for name in _NOISY:
+        logging.getLogger(name).addFilter(_DropNoise())
     threading.excepthook = _unless_cancelled
 
 

@@ -1,5 +1,6 @@
 """Runs a member of the fleet: its directory, its pages, its application."""
 
+import contextlib
 import hashlib
 import os
 import socket
@@ -24,7 +25,7 @@ def serve(
     """
     state = locked(settings.fleet_directory, name)
     try:
-        pages = FleetPages(web, settings.web_token)
+        pages = _pages(web, settings)
         try:
             url = advertised(pages.url, web[0])
             member = Member(instance_id(state.worker_id, url), url, settings.fleet_directory, crash)
@@ -38,6 +39,22 @@ def serve(
             pages.close()
     finally:
         state.close()
+
+
+def _pages(web: tuple[str, int], settings: Settings) -> FleetPages:
+    """The server. Without a given port it gets the last one again, if that is free: a member that
+    is killed and started again is then the same one for its group, and continues at once."""
+    place = settings.fleet_directory / "port"
+    try:
+        last = int(place.read_text("ascii"))
+    except (OSError, ValueError):
+        last = 0
+    if web[1] == 0 and last:
+        with contextlib.suppress(SettingsError):
+            return FleetPages((web[0], last), settings.web_token)
+    pages = FleetPages(web, settings.web_token)
+    place.write_text(str(urlsplit(pages.url).port), "ascii")
+    return pages
 
 
 def locked(directory: Path, name: str | None) -> StateDir:

@@ -12,8 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from rocksdict import AccessType, Options, Rdict
+
 from foldlog.fleet import rows
 from foldlog.fleet.member import changelog_of
+from foldlog.fleet.tables import FleetStore
 from foldlog.log import Settings, open_log
 from foldlog.log.partition import partition_for
 from foldlog.schemas.facts import Fact, encode_fact
@@ -102,6 +105,15 @@ class Member:
         if process.poll() is None:
             process.send_signal(by)
         return programs.ended(process)
+
+    def stored(self, partitions: Iterable[int]) -> Tables:
+        """The rows in its stores. It must have ended."""
+        assert self.process is None, "a store has one process"
+        tables: Tables = {}
+        for table in rows.TABLES:
+            for partition in partitions:
+                tables |= _stored(self.directory, table, partition)
+        return tables
 
     def said(self) -> str:
         """What it has printed on stderr."""
@@ -195,6 +207,17 @@ class Fleet:
                 member.process.send_signal(signal.SIGCONT)
             member.kill()
         self.log.close()
+
+
+def _stored(directory: Path, table: str, partition: int) -> Tables:
+    (path,) = directory.glob(f"tables/**/{table}-{partition}.db")
+    db = Rdict(str(path), options=Options(raw_mode=True), access_type=AccessType.read_only())
+    try:
+        found = {(table, key): value for key, value in db.items()}
+    finally:
+        db.close()
+    found.pop((table, FleetStore.offset_key), None)
+    return found
 
 
 def _read(reader: Any, table: str, ends: dict[int, int], tables: Tables) -> None:
