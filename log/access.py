@@ -13,6 +13,7 @@ from ..schemas.topics import (
     LOG_FACTS,
     MEMORY_EVENTS,
     SESSION_EVENTS,
+    SESSION_FACTS,
     TOPICS,
     USER_SESSIONS,
     USER_TABS,
@@ -114,6 +115,7 @@ ROLES: Mapping[str, Role] = {
                 SESSION_EVENTS: _BOTH,
                 MEMORY_EVENTS: _BOTH,
                 USER_SESSIONS: _WRITE,
+                SESSION_FACTS: _WRITE,
                 DEAD_LETTERS: _BOTH,
                 LOG_FACTS: _BOTH,
             }

@@ -228,7 +228,7 @@ class FactType(NamedTuple):
     """One row of the table of facts."""
 
     name: str
-    cls: type[Fact]
+    cls: type
 
 
 FACT_TYPES = (
@@ -278,8 +278,8 @@ def _readers() -> dict[bytes, tuple[type, Any]]:
 def encode_fact(fact: Fact) -> tuple[bytes, Headers]:
     """The value and the headers of a fact's record. Raises ValueError when a field does not fit its
     schema."""
-    value = codec.encode_as(fact, *_writer(type(fact)))
-    return value, [("t", BY_CLASS[type(fact)].name.encode())]
+    row = BY_CLASS[type(fact)]
+    return codec.encode_as(fact, *_writer(row.cls)), [("t", row.name.encode())]
 
 
 def decode_fact(

@@ -25,8 +25,8 @@ from ..advice.prices import PriceTable
 from ..fold.calls import ASKS, CONTRADICTED, DOUBT
 from ..fold.projections.ledger import Spent
 from ..fold.projections.turn_view import FAILED, HAPPENED, Call, TurnView, call_of
-from ..fold.ruling import ACCEPTED, Ruling
 from ..fold.rows import Rows
+from ..fold.ruling import ACCEPTED, Ruling
 from ..fold.views import SessionViews
 from .turn_clock import ENDED, TurnClock
 from .waiting_calls import asking, doubtful
