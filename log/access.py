@@ -117,6 +117,7 @@ ROLES: Mapping[str, Role] = {
                 SESSION_EVENTS: _BOTH,
                 MEMORY_EVENTS: _BOTH,
                 USER_SESSIONS: _WRITE,
+                SESSION_FACTS: _WRITE,
                 DEAD_LETTERS: _BOTH,
                 LOG_FACTS: _BOTH,
             }

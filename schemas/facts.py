@@ -1,6 +1,6 @@
 """The facts of `session-facts`: what happened in a session, for those who look at many sessions.
 
-A worker derives at most one fact from an event (processors/facts.py) and writes it, so the session
+A worker derives at most one fact from an event (processors/facts/) and writes it, so the session
 and the offset of the event identify a fact. The topic has a record per fact, with the user as the
 key. In each of its partitions, the facts of one partition of session-events appear in the order of
 their offsets. Earlier facts may appear again, for example after a restart, but none is left out: a
@@ -112,11 +112,13 @@ class PhaseChanged(Fact):
     """The session has another phase or another project.
 
     settled: the calls whose approval or doubt the same event ended.
+    doubts: the calls that are in doubt from now on.
     """
 
     phase: str
     project_id: str | None = None
     settled: tuple[str, ...] = ()
+    doubts: tuple[WaitingCall, ...] = ()
 
 
 @event
@@ -130,7 +132,7 @@ class TurnBegun(Fact):
 class TurnEnded(Fact):
     """A turn ended, and with it every open approval of the session. Earlier doubts remain open.
 
-    error: the code of the last failed attempt of a model call if the turn failed, else empty.
+    error: the code of the failed model call with which the turn ended, or empty.
     steps: the steps of the turn.
     ms: from the turn's first message to its end, without the time that it waited for people.
     usage: all requests since the last TurnEnded or SessionClosed, including background work.
@@ -189,8 +191,7 @@ class DoubtSettled(Fact):
 
 @event
 class SessionFailed(Fact):
-    """The session is frozen: no worker can continue it. code: unreadable, fold_error or
-    unstorable."""
+    """The session is frozen: no worker can continue it. code: unreadable or fold_error."""
 
     code: str
 
@@ -198,7 +199,8 @@ class SessionFailed(Fact):
 @event
 class SessionRepaired(Fact):
     """A person made the session skip an unreadable record (RECORD_SKIPPED): it is no longer frozen.
-    The fields replace all that is known about the session, except counts and sums.
+    The fields replace all that is known about the session, except counts and sums. It may be the
+    first fact of a session.
 
     turn: the open or last turn. usage: as in TurnEnded, of turns that ended while it was frozen.
     """
@@ -226,7 +228,7 @@ class FactType(NamedTuple):
     """One row of the table of facts."""
 
     name: str
-    cls: type[Fact]
+    cls: type
 
 
 FACT_TYPES = (
@@ -276,8 +278,8 @@ def _readers() -> dict[bytes, tuple[type, Any]]:
 def encode_fact(fact: Fact) -> tuple[bytes, Headers]:
     """The value and the headers of a fact's record. Raises ValueError when a field does not fit its
     schema."""
-    value = codec.encode_as(fact, *_writer(type(fact)))
-    return value, [("t", BY_CLASS[type(fact)].name.encode())]
+    row = BY_CLASS[type(fact)]
+    return codec.encode_as(fact, *_writer(row.cls)), [("t", row.name.encode())]
 
 
 def decode_fact(
