@@ -46,6 +46,8 @@ class Story:
             if member.process is None or member.process.poll() is not None:
                 member.process = None
                 member.start()
+        until("all have a share", lambda: all(member.owned() for member in members),
+              show=self.here.report)
         self.here.await_folded()
         return members
 
@@ -180,8 +182,6 @@ def test_the_standby_takes_over_and_a_third_member_gets_a_share(story: Story) ->
     (survivor,) = story.running("a")
     assert lost <= set(survivor.owned())
     members = story.running("a", "b", "c")
-    until("all have a share", lambda: all(member.owned() for member in members),
-          show=story.here.report)
     story.more()
     story.here.await_folded()
     expected = fold(story.here.facts, PARTITIONS)
@@ -216,6 +216,7 @@ def test_a_lost_disk_poison_in_every_changelog_and_a_wrong_clock(story: Story) -
     """A member starts with an empty disk and a clock an hour behind, and restores changelogs that
     contain records that are no rows. Facts are from other hours than any clock shows."""
     here = story.here
+    story.more(150)
     story.running("a", "b")
     for name in ("a", "b"):
         here.members[name].kill()
@@ -228,14 +229,14 @@ def test_a_lost_disk_poison_in_every_changelog_and_a_wrong_clock(story: Story) -
         )  # fmt: skip
         place = place_of(table, key)
         here.write_records([
-            (key, b"junk", []), (key, None, []), (b"\xff\xfe", b"junk", []), (None, b"junk", []),
+            (key, b"junk", []), (key, None, []), (b"\xff\xfe", b"junk", []),
             (b"__faust\0offset__", b"999999999", []), (key, old[table, key], []),
         ], changelog_of(table), place)  # fmt: skip
     member = here.member("a")
     shutil.rmtree(member.directory)
     member.start(shift_s=-3600)
     here.await_folded()
-    assert all(count >= 5 for count in member.status()["damaged_records"].values())
+    assert all(count >= 4 for count in member.status()["damaged_records"].values())
     story.more()
     here.await_folded()
     demand_hours(member, fold(here.facts, PARTITIONS))
