@@ -22,7 +22,7 @@ from ...schemas.enums import (
 )
 from ...schemas.facts import NAME_CHARS_MAX, TITLE_CHARS_MAX, WAITING_MAX, Fact, WaitingCall
 from ..advice.prices import PriceTable
-from ..fold.calls import ASKS, CONTRADICTED, DOUBT
+from ..fold.calls import ASKS, CONTRADICTED, DOUBT, OPEN
 from ..fold.projections.ledger import Spent
 from ..fold.projections.transcript import Line
 from ..fold.projections.turn_view import FAILED, HAPPENED, Call, TurnView, call_of
@@ -36,8 +36,8 @@ ASK, ALLOW = Approval.ASK, Decision.ALLOW
 USAGES_MAX = 64
 """The most rows of usage in a fact; requests to further models count in the last one."""
 
-RECENT_LINES = 64
-"""The first number of lines that are searched for the beginning of a turn."""
+RECENT_LINES, RECENT_ROWS = 32, 8
+"""How many lines and rows of usage are searched first for those of the last turn."""
 
 TERMINATED = "terminated"
 
@@ -234,52 +234,48 @@ def _usage(
     views: SessionViews, prices: PriceTable, above: int, upto: int
 ) -> tuple[facts.ModelUsage, ...]:
     """The requests with an offset in (above, upto], added up by model and kind of work."""
-    spent = views.ledger.spent
-    start = len(spent)
-    while start and spent[start - 1].offset > above:
-        start -= 1
-    sums: dict[tuple[str, str], _Sum] = {}
-    for row in spent.since(start):
+    sums: dict[tuple[str, str], list[Any]] = {}
+    for row in _spent_since(views.ledger.spent, above):
         if row.offset > upto:
             break
-        key = row.model, row.kind
-        if key not in sums:
-            if len(sums) >= USAGES_MAX:
-                key = next(reversed(sums))
-            else:
-                sums[key] = _Sum()
-        sums[key].add(row, prices.cost(row))
-    return tuple([one.usage(*key) for key, one in sums.items()])
+        key, cost = (row.model, row.kind), prices.cost(row)
+        numbers = sums.get(key)
+        if numbers is None and len(sums) >= USAGES_MAX:
+            numbers = sums[next(reversed(sums))]
+        if numbers is None:
+            numbers = sums[key] = [0, 0, 0, 0, 0, 0, 0]
+        numbers[0] += 1
+        numbers[1] += row.input_tokens
+        numbers[2] += row.cache_read_tokens
+        numbers[3] += row.cache_write_5m_tokens
+        numbers[4] += row.cache_write_1h_tokens
+        numbers[5] += row.output_tokens
+        is_known = numbers[6] is not None and cost is not None
+        numbers[6] = min(numbers[6] + cost, SUM_MAX) if is_known else None
+    return tuple([_model_usage(*key, numbers) for key, numbers in sums.items()])
 
 
-class _Sum:
-    """The sum of requests: see ModelUsage."""
+def _spent_since(spent: Rows[Spent], above: int) -> list[Spent]:
+    count = RECENT_ROWS
+    while True:
+        rows = spent.since(max(0, len(spent) - count))
+        if len(rows) == len(spent) or rows[0].offset <= above:
+            return [row for row in rows if row.offset > above]
+        count *= 8
 
-    def __init__(self) -> None:
-        self.requests = self.input = self.read = self.write_5m = self.write_1h = self.output = 0
-        self.cost: int | None = 0
 
-    def add(self, row: Spent, cost: int | None) -> None:
-        self.requests += 1
-        self.input += row.input_tokens
-        self.read += row.cache_read_tokens
-        self.write_5m += row.cache_write_5m_tokens
-        self.write_1h += row.cache_write_1h_tokens
-        self.output += row.output_tokens
-        self.cost = None if self.cost is None or cost is None else min(self.cost + cost, SUM_MAX)
-
-    def usage(self, model: str, work: str) -> facts.ModelUsage:
-        return facts.ModelUsage(
-            model=model[:NAME_CHARS_MAX],
-            work=cast(ModelWork, work),
-            requests=self.requests,
-            input_tokens=self.input,
-            cache_read_tokens=self.read,
-            cache_write_5m_tokens=self.write_5m,
-            cache_write_1h_tokens=self.write_1h,
-            output_tokens=self.output,
-            picodollars=self.cost,
-        )
+def _model_usage(model: str, work: str, numbers: list[Any]) -> facts.ModelUsage:
+    return facts.ModelUsage(
+        model=model[:NAME_CHARS_MAX],
+        work=cast(ModelWork, work),
+        requests=numbers[0],
+        input_tokens=numbers[1],
+        cache_read_tokens=numbers[2],
+        cache_write_5m_tokens=numbers[3],
+        cache_write_1h_tokens=numbers[4],
+        output_tokens=numbers[5],
+        picodollars=numbers[6],
+    )
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -336,6 +332,8 @@ def _result(entry: Entry, before: SessionViews, after: SessionViews, _: PriceTab
     event = entry.event
     call = call_of(before.turn, event)
     assert call is not None, "an accepted event names a call that is there"
+    if call.status in OPEN and call.status is not DOUBT:  # nearly always
+        return _phase_changed(entry, before, after)
     if call.status is DOUBT:
         settled = _phase_changed(entry, before, after, [call.key])
         answer = _late_answer(event)

@@ -46,14 +46,14 @@ class FactRows:
     """Derives facts for a partition's store. An event whose fact cannot be derived has none: that
     is a bug, which is counted and logged once, and must not stop the worker."""
 
+    of_events = frozenset(DERIVED)
+
     def __init__(self, prices: PriceTable, say: Callable[[str], None], add: Add) -> None:
         self._prices, self._say, self._add = prices, say, add
         self._has_failed = False
 
     def __call__(self, event: FoldedEvent) -> FactRow | None:
         entry, ruling, before, after = event
-        if type(entry.event) not in DERIVED and after.frozen is before.frozen:
-            return None  # nearly always
         try:
             fact = fact_of(entry, before, after, ruling, self._prices)
             return None if fact is None else (fact.offset, pack(fact))
