@@ -10,6 +10,8 @@ ENDED = "ended"
 _WORK_ENDS = frozenset({"answer", "partial", "attempt", "result"})
 _PERSON_ENDS = frozenset({"approval", "resolved"})
 _PERSON_BEGINS = frozenset({"asks", "doubt"})
+WAITS = _PERSON_BEGINS | _PERSON_ENDS
+"""The kinds of lines with which a wait for a person begins or ends."""
 
 
 class TurnClock:
