@@ -5,7 +5,7 @@ Most events have none: one look-up in DERIVED determines that.
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
 from ...schemas import events as ev, facts
 from ...schemas.bounds import SUM_MAX
@@ -169,18 +169,24 @@ def _turn_ended(
 ) -> Fact:
     event, turn, generation = entry.event, before.turn, before.turn.generation
     failed = generation is not None and generation.status is FAILED
+    reason: EndReason = event.reason
     previous, lines = _last_turn(after.transcript.lines)
-    paid = [line.offset for line in lines if line.kind == TERMINATED]
-    if previous is not None:
-        paid.append(previous.offset)
+    kinds = [line.kind for line in lines]
+    paid = -1 if previous is None else previous.offset
+    if TERMINATED in kinds:
+        paid = lines[kinds.index(TERMINATED)].offset
+    if kinds[0] == "message" and WAITS.isdisjoint(kinds) and after.origin is None:
+        ms = max(0, lines[-1].at - lines[0].at)  # nearly always
+    else:
+        ms = _worked_ms(previous, lines, -1 if after.origin is None else after.origin.opened)
     return facts.TurnEnded(
         **_place(entry, after),
         turn=event.turn,
-        reason=cast(EndReason, event.reason),
+        reason=reason,
         error=generation.error[:NAME_CHARS_MAX] if failed and generation is not None else "",
         steps=turn.step,
-        ms=_worked_ms(previous, lines, -1 if after.origin is None else after.origin.opened),
-        usage=_usage(after, prices, max(paid, default=-1), entry.offset),
+        ms=ms,
+        usage=_usage(after, prices, paid, entry.offset),
         doubts=_new_doubts(turn, after.turn) if after.turn.doubts else (),
         next_turn=after.turn.number if after.turn.open else 0,
     )
@@ -211,8 +217,6 @@ def _worked_ms(previous: Line | None, lines: list[Line], opened: int) -> int:
     up to its own end. opened: the offset up to which a fork has inherited its lines."""
     if previous is None or previous.offset <= opened:
         previous, lines = None, [line for line in lines if line.offset > opened]
-    if lines[0].kind == "message" and WAITS.isdisjoint([line.kind for line in lines]):
-        return max(0, lines[-1].at - lines[0].at)  # nearly always
     clock = TurnClock() if previous is None else TurnClock(previous.turn, previous.at)
     ms = None
     for line in lines:
@@ -234,7 +238,7 @@ def _usage(
     views: SessionViews, prices: PriceTable, above: int, upto: int
 ) -> tuple[facts.ModelUsage, ...]:
     """The requests with an offset in (above, upto], added up by model and kind of work."""
-    sums: dict[tuple[str, str], list[Any]] = {}
+    sums: dict[tuple[str, Any], list[Any]] = {}
     for row in _spent_since(views.ledger.spent, above):
         if row.offset > upto:
             break
@@ -264,10 +268,10 @@ def _spent_since(spent: Rows[Spent], above: int) -> list[Spent]:
         count *= 8
 
 
-def _model_usage(model: str, work: str, numbers: list[Any]) -> facts.ModelUsage:
+def _model_usage(model: str, work: ModelWork, numbers: list[Any]) -> facts.ModelUsage:
     return facts.ModelUsage(
         model=model[:NAME_CHARS_MAX],
-        work=cast(ModelWork, work),
+        work=work,
         requests=numbers[0],
         input_tokens=numbers[1],
         cache_read_tokens=numbers[2],
