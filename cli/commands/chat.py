@@ -442,6 +442,8 @@ def chat_command(
             f"SESSION: {why_not_an_id('the name of a session', session)}. Nothing was sent. "
             "Type a message in the chat, or send it with `foldlog send SESSION TEXT`."
         )
+    if sys.stdin.isatty() or sys.stdout.isatty():
+        edge.demand("terminal")
     client = edge.client(user)
     client.channel = "chat"
     if resume:

@@ -268,6 +268,7 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
     from ...processors.store.state_dir import StateDirTaken
     from .reload import Reloader, load
 
+    edge.demand("gateway", *(() if edge.settings.bootstrap_servers else ("local",)))
     first = load(agents) if agents else None
     if first is not None and first.error:
         if first.trace:
@@ -339,6 +340,7 @@ def demo_command(edge: Edge, directory: Path | None) -> int:
     The agent works on DIRECTORY (default: this one), in a temporary installation that is deleted
     afterwards. Its worker is killed twice; at the end every view is refolded and compared.
     """
+    edge.demand("local")
     from ..edge import local_errors
     from . import demo
 

@@ -8,3 +8,7 @@ log), `hub.py` and `subscriptions.py` (viewers), `cursors.py`, `event_stream.py`
 (what is sent to them), `access.py`, `names.py`, `bodies.py`, `json_bodies.py` and `errors.py` (who
 may, and what is refused), `finder.py` (search), `tabs.py`, `metrics.py`.
 """
+
+from ...log.extras import demand
+
+demand("the gateway", "gateway")  # before a module imports its packages
