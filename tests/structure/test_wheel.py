@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.tests.schemas.built_decoder import can_compile
 from foldlog.cli.__main__ import COMMANDS
+from foldlog.tests.schemas.built_decoder import can_compile
 from foldlog.tests.structure import base_environment
 from foldlog.tests.structure.tree import ROOMS, ROOT, all_paths
 

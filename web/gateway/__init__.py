@@ -9,6 +9,6 @@ log), `hub.py` and `subscriptions.py` (viewers), `cursors.py`, `event_stream.py`
 may, and what is refused), `finder.py` (search), `tabs.py`, `metrics.py`.
 """
 
-from ...log.extras import demand
+from ...log.extras import demand as _demand
 
-demand("the gateway", "gateway")  # before a module imports its packages
+_demand("the gateway", "gateway")  # before a module imports its packages
