@@ -10,6 +10,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import foldlog
 import foldlog.testing
@@ -148,8 +149,22 @@ def test_importing_the_front_door_imports_nothing_heavy():
 
 def test_E32_the_page_about_installing_names_every_extra():
     extras = PYPROJECT["project"]["optional-dependencies"].keys()
-    (line,) = [
-        line for line in (ROOT / "docs/install.md").read_text("utf-8").splitlines()
-        if line.startswith("Extras: ")
+    page = (ROOT / "docs/install.md").read_text("utf-8")
+    (_, table) = page.split("| extra |")
+    assert set(re.findall(r"^\| `([a-z0-9-]+)` \|", table.split("\n\n")[0], re.M)) == extras
+
+
+def test_the_extra_all_contains_every_other_one():
+    extras = dict(PYPROJECT["project"]["optional-dependencies"])
+    (everything,) = map(Requirement, extras.pop("all"))
+    assert everything.extras == extras.keys()
+
+
+def test_both_locks_pin_the_same_versions():
+    pins = [
+        dict(re.findall(r"^([\w.-]+)(?:\[.*\])?==(\S+)", (ROOT / name).read_text(), re.M))
+        for name in ("requirements.lock", "requirements-dev.lock")
     ]
-    assert set(re.findall(r"`([a-z0-9-]+)`", line)) == extras
+    both = pins[0].keys() & pins[1].keys()
+    assert "pytest" in both
+    assert {name for name in both if pins[0][name] != pins[1][name]} == set()
