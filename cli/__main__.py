@@ -96,7 +96,7 @@ COMMANDS = (
     Entry("retain", "retain", RUN, "Archive old sessions, and delete their records from the log."),
     Entry("move", "move", RUN, "Move all sessions to a new log."),
     Entry("worker", "run", RUN, "Run a worker.", is_service=True),
-    Entry("users", "run", RUN, "List each user's open sessions over HTTP.", is_service=True),
+    Entry("fleet", "fleet", RUN, "Answer questions about all sessions over HTTP.", is_service=True),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 

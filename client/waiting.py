@@ -6,9 +6,10 @@ The facts come from the turn view.
 import difflib
 from typing import NamedTuple
 
-from ..processors.fold.calls import IN_DOUBT, CallStatus
+from ..processors.facts.waiting_calls import asking, doubtful
+from ..processors.fold.calls import CallStatus
 from ..processors.fold.projections.partition import INITIAL, PartitionView, without, worker_id
-from ..processors.fold.projections.turn_view import FAILED, RUNNING, Call, TurnView
+from ..processors.fold.projections.turn_view import FAILED, RUNNING
 from ..processors.fold.rulings.workers import step_is_due
 from ..processors.fold.views import SessionViews
 
@@ -23,18 +24,6 @@ class Waits(NamedTuple):
     text: str
     person: bool = False
     lacks: bool = False
-
-
-def asking(turn: TurnView) -> list[Call]:
-    """The calls that wait for approval, oldest first."""
-    calls = turn.calls if turn.closing is None else ()
-    return [call for call in calls if call.status == CallStatus.ASKS]
-
-
-def doubtful(turn: TurnView) -> list[Call]:
-    """The calls in doubt, oldest first: a person must report what happened."""
-    calls = (*turn.doubts, *turn.calls)
-    return [call for call in calls if call.status in IN_DOUBT]
 
 
 def who_lacks(agent: str, holders: PartitionView) -> str:

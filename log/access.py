@@ -10,12 +10,15 @@ from typing import NamedTuple
 
 from ..schemas.topics import (
     DEAD_LETTERS,
+    FLEET_HOURS,
+    FLEET_INBOX,
+    FLEET_SESSIONS,
     LOG_FACTS,
     MEMORY_EVENTS,
     SESSION_EVENTS,
+    SESSION_FACTS,
     TOPICS,
     USER_SESSIONS,
-    USER_TABS,
 )
 
 GROUPS = "foldlog"
@@ -114,13 +117,17 @@ ROLES: Mapping[str, Role] = {
                 SESSION_EVENTS: _BOTH,
                 MEMORY_EVENTS: _BOTH,
                 USER_SESSIONS: _WRITE,
+                SESSION_FACTS: _WRITE,
                 DEAD_LETTERS: _BOTH,
                 LOG_FACTS: _BOTH,
             }
         ),
     ),
-    "users": Role(
-        "`foldlog users`", _with_settings({USER_SESSIONS: _READ, USER_TABS: _BOTH})
+    "fleet": Role(
+        "`foldlog fleet`",
+        _with_settings(
+            {SESSION_FACTS: _READ, FLEET_SESSIONS: _BOTH, FLEET_INBOX: _BOTH, FLEET_HOURS: _BOTH}
+        ),
     ),
     "retainer": Role(
         "`foldlog retain`",

@@ -19,6 +19,7 @@ from ..schemas.topics import (
     ONE_REPLICA,
     PARTITION_COUNT,
     SESSION_EVENTS,
+    SESSION_FACTS,
     USER_SESSIONS,
     Replication,
     topics,
@@ -181,7 +182,7 @@ def demand_topics(
             f"the sessions: foldlog move --to-prefix NEW --partitions {partitions}"
         )
     log.check_topics(topics(partitions, replication)).demand()
-    for topic in (USER_SESSIONS, MEMORY_EVENTS):
+    for topic in (USER_SESSIONS, SESSION_FACTS, MEMORY_EVENTS):
         log.partitions(topic)  # from now on keys are mapped by these numbers
     if notes:
         note_made(log)

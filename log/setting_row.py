@@ -147,6 +147,18 @@ def store_url(value: str, source: str) -> str:
     return f"{scheme}://{place}"
 
 
+def fleet_url_of(value: str, source: str) -> str:
+    """The URL of the fleet, without a trailing slash. An invalid one is not shown."""
+    try:
+        parts = urlsplit(value)
+        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits or "@" in value or not re.fullmatch(r"[!-~]+", value):
+        raise SettingsError(f"{source}: fleet_url must be http(s)://HOST[:PORT]")
+    return value.rstrip("/")
+
+
 def base_url_of(value: str, source: str) -> str:
     """The URL. An invalid URL is not shown, because it may contain a password."""
     try:

@@ -23,7 +23,7 @@ from ..schemas.topics import Replication
 from .channels import Channel, channels_from, keys_text
 from .environment import HANDED
 from .errors import SettingsError
-from .setting_row import Row, base_url_of, path, store_url, utf8, variable_globs, whole
+from .setting_row import Row, base_url_of, fleet_url_of, path, store_url, utf8, variable_globs, whole
 
 INLINE_LIMIT_BYTES = 64 * 1024
 """Larger content goes to the blob store, so that records stay small and replays fast."""
@@ -110,6 +110,12 @@ class Settings:
     """Directory of local data. Default: `$XDG_STATE_HOME/foldlog`, or `~/.local/state/foldlog`."""
     state_dir: Annotated[Path, path()]
     """Directory of a worker's stores, outbox and lock. Default: `HOME/worker`, in `home`."""
+    fleet_dir: Annotated[Path | None, path()] = None
+    """Directory of the tables of a member of the fleet. Default: `HOME/fleet`, in `home`."""
+    fleet_url: Annotated[str | None, Row(convert=fleet_url_of)] = None
+    """Where `foldlog fleet` answers, `http://HOST:PORT`, see docs/fleet.md.
+    Default: the member that runs on `fleet_dir`, if there is one.
+    """
     blobs: Annotated[str | None, Row(convert=store_url)] = None
     """URL of the blob store if it is an object store, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or
     `az://ACCOUNT/CONTAINER/PREFIX`, see docs/blobs.md. Default: the directory `blobs_dir`.
@@ -178,7 +184,9 @@ class Settings:
         rule="must be 16 or more ASCII characters, without spaces",
         is_secret=True,
     )] = None
-    """Token that a worker's pages require from other machines, 16 characters or more."""
+    """Token that the pages of workers and of the fleet require from other machines, 16 characters or
+    more.
+    """
     user: Annotated[str, Row(
         test=is_id,
         rule="must be 1 to 128 letters, digits, `.`, `_`, `:`, `@`, `-`, not `.`, `..`",
@@ -310,6 +318,11 @@ class Settings:
     def kafka_dir(self) -> Path:
         """The directory of the local broker."""
         return self.home / "kafka"
+
+    @property
+    def fleet_directory(self) -> Path:
+        """The directory of a member of the fleet."""
+        return self.fleet_dir or self.home / "fleet"
 
     def topic(self, name: str) -> str:
         """The full name of a topic, for code that accesses the cluster without a Log."""

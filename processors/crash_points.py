@@ -21,6 +21,8 @@ POINTS: dict[str, str] = {
     "tools.wrote": "the claim of a tool call was handed to the producer",
     "background.wrote": "the claim of background work was handed to the producer",
     "delivery.wrote": "the claim of a delivery was handed to the producer",
+    "facts.sent": "a fact was handed to the producer",
+    "facts.confirmed": "a broker has confirmed facts, the store still lists them",
     # partitions and stores
     "partition.opened": "partitions were assigned and their stores are open, none is taken",
     "partition.taking": "PARTITION_TAKEN was handed to the producer",

@@ -4,6 +4,6 @@ All other packages import this one; it imports none of them. Read events/ first,
 topics.py and memory.py (the events of memory). ids.py, enums.py, bounds.py, value.py, grant.py and
 record.py are types; canonical.py, nesting.py and tokens.py are about JSON and text;
 message_content.py, attachments.py and file_endings.py about messages; memory_paths.py, origin.py,
-seed.py and tabs.py about memory, headers, forks and `user-sessions`. compiled.py and _decoder.c are
-an optional, faster decoder.
+seed.py and tabs.py about memory, headers, forks and `user-sessions`. facts.py has the facts of
+`session-facts`. compiled.py and _decoder.c are an optional, faster decoder.
 """

@@ -155,7 +155,12 @@ def reader_of(shape: Schema) -> tuple[bytes, _Reader]:
 
 def encode(event: object) -> bytes:
     """The record value of an event. Raises ValueError when a field does not fit its schema."""
-    head, schema = _writer(BY_CLASS[type(event)].cls)
+    return encode_as(event, *_writer(BY_CLASS[type(event)].cls))
+
+
+def encode_as(event: object, head: bytes, schema: Any) -> bytes:
+    """A record value: the head, and the event as its parsed schema demands. Raises ValueError when
+    a field does not fit the schema."""
     out = io.BytesIO()
     out.write(head)
     fields = msgspec.to_builtins(event, builtin_types=(bytes,))

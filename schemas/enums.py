@@ -1,4 +1,4 @@
-"""The enums used in events, the same as in the .avsc files."""
+"""The enums used in events and facts, the same as in the .avsc files."""
 
 from enum import StrEnum
 
@@ -83,6 +83,24 @@ class ChunkKind(StrEnum):
     THINKING = "thinking"
     TOOL_NAME = "tool_name"
     TOOL_INPUT = "tool_input"
+
+
+class ModelWork(StrEnum):
+    ANSWER = "answer"
+    BACKGROUND = "background"
+
+
+class ApprovalAnswer(StrEnum):
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
+
+
+class DoubtAnswer(StrEnum):
+    HAPPENED = "happened"
+    DID_NOT_HAPPEN = "did_not_happen"
+    LATE_RESULT = "late_result"
 
 
 class TodoStatus(StrEnum):

@@ -12,7 +12,10 @@ from typing import NamedTuple
 
 SESSION_EVENTS = "session-events"
 USER_SESSIONS = "user-sessions"
-USER_TABS = "user-tabs"
+SESSION_FACTS = "session-facts"
+FLEET_SESSIONS = "fleet-sessions-changelog"
+FLEET_INBOX = "fleet-inbox-changelog"
+FLEET_HOURS = "fleet-hours-changelog"
 MEMORY_EVENTS = "memory-events"
 DEAD_LETTERS = "dlq.session-events"
 
@@ -133,11 +136,20 @@ TOPICS: tuple[TopicSpec, ...] = (
         holds="the open sessions of each user, which the user's tabs show",
     ),
     TopicSpec(
-        name=USER_TABS,
+        name=SESSION_FACTS,
         key="user_id",
-        cleanup="compact",
+        cleanup="delete",
         config=_CONFIG | _READ_BY_FAUST,
-        holds="the same, grouped by user: the changelog of the table behind `foldlog users`",
+        holds="what happened in sessions, for those who look at many: turns, cost, approvals",
+    ),
+    *(
+        TopicSpec(name=name, key=key, cleanup="compact", config=_CONFIG | _READ_BY_FAUST,
+                  holds=f"the changelog of the fleet's table of {table}")
+        for name, key, table in (
+            (FLEET_SESSIONS, "user_id/session_id", "sessions"),
+            (FLEET_INBOX, "user_id", "what waits for a person"),
+            (FLEET_HOURS, "scope|value|hour|partition", "sums per hour"),
+        )
     ),
     TopicSpec(
         name=MEMORY_EVENTS,

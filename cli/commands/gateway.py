@@ -105,7 +105,7 @@ def gateway_command(
     edge.demand("gateway")
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True, as_json=log_json)
     if until_eof:
-        threading.Thread(target=_end_at_eof, daemon=True).start()
+        threading.Thread(target=end_at_eof, daemon=True).start()
     demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
     directory = state_dir or edge.settings.home / "gateway"
     settings = edge.connected()
@@ -113,7 +113,7 @@ def gateway_command(
     return serve(settings, host, port, origins, directory, per_address)
 
 
-def _end_at_eof() -> None:
+def end_at_eof() -> None:
     """End this process when the process that started it has ended, cleanly or not."""
     while os.read(0, 1024):  # sys.stdin has a lock that would block the process's end
         pass
@@ -151,7 +151,10 @@ def child_gateway(
 
 @contextmanager
 def restarting(
-    command: Sequence[str], report: Callable[[str], None] = note, pause_s: float = PAUSE_S
+    command: Sequence[str],
+    report: Callable[[str], None] = note,
+    pause_s: float = PAUSE_S,
+    what: str = "the gateway",
 ) -> Iterator[Callable[[], None]]:
     """Run a process during a block, and restart it whenever it exits.
 
@@ -161,7 +164,8 @@ def restarting(
     stop = threading.Event()
     first = _child(command)
     supervisor = threading.Thread(
-        target=_supervise, args=(first, command, stop, report, pause_s), daemon=True
+        target=_supervise, args=(first, command, stop, report, pause_s, what),
+        daemon=True,
     )
     supervisor.start()
     try:
@@ -183,6 +187,7 @@ def _supervise(
     stop: threading.Event,
     report: Callable[[str], None],
     pause_s: float,
+    what: str,
 ) -> None:
     pause = pause_s
     while True:
@@ -195,7 +200,7 @@ def _supervise(
         code = child.returncode
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}, the reason is above"
         pause = pause_s if time.monotonic() - began > STABLE_S else pause
-        report(f"the gateway ended {how}; it restarts in {pause:g} s")
+        report(f"{what} ended {how}; it restarts in {pause:g} s")
         if stop.wait(pause):
             return None
         pause = min(2 * pause, PAUSE_MAX_S)

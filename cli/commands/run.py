@@ -19,7 +19,6 @@ from ...client.installation import model_of
 from ...log import Settings, environment
 from ...log.made import apply_topics, demand_topics
 from ...schemas.enums import Role
-from ...schemas.topics import USER_SESSIONS
 from ..agents import load_agents
 from ..edge import Edge, example, pass_edge
 from ..terminal.log_lines import to_stderr
@@ -205,30 +204,6 @@ def run_supervised(
         return supervise.run(command, note, reload, unreachable, ending)
 
 
-@click.command("users", epilog=example("foldlog users --web 127.0.0.1:9465"))
-@click.option("--web", default="127.0.0.1:0", show_default=True, metavar="ADDRESS:PORT",
-              help="The address that serves /users/USER, /healthz, /readyz; port 0 picks a free "
-              "one. An address that other machines can reach needs FOLDLOG_WEB_TOKEN.")
-@pass_edge
-def users_command(edge: Edge, web: str) -> int:
-    """List each user's open sessions over HTTP.
-
-    /users/USER returns them as JSON, for programs that do not use the gateway. This server is a
-    separate process: no worker needs it, and several may run.
-    """
-    to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True)
-    address = parse_address(web)
-    from ...processors.worker import rendezvous
-
-    demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
-    first = edge.log.first_offsets(USER_SESSIONS)
-    ends = edge.log.end_offsets(USER_SESSIONS)
-    ends = {place: end for place, end in ends.items() if end > first[place]}
-    settings = edge.connected()
-    edge.close()
-    return rendezvous.run(settings, address, ends, note)
-
-
 @click.command("dev", epilog=example(
     "foldlog dev", "foldlog dev shop.py", "foldlog dev --agent my_app:agent",
     "foldlog dev --port 9000 --cors-origin http://localhost:5173",
@@ -266,6 +241,7 @@ def dev_command(
 def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[str, ...]) -> int:
     from ...client.commands import DEFAULT_AGENT
     from ...processors.store.state_dir import StateDirTaken
+    from .fleet import child_fleet
     from .reload import Reloader, load
 
     edge.demand("gateway", *(() if edge.settings.bootstrap_servers else ("local",)))
@@ -300,6 +276,7 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
     line("Inspect it with: foldlog sessions, foldlog tail --follow, foldlog doctor")
     with ExitStack() as stack:
         end_gateway = stack.enter_context(gateway.child_gateway(edge, origins, port))
+        end_fleet = stack.enter_context(child_fleet(edge))
         reload = None
         if first is not None:
             reloader = Reloader(agents, first, edge.settings.state_dir, note)
@@ -307,7 +284,7 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
         code = run_supervised(
             edge, ROLES, agents, None,
             watch=True, reload=reload, unreachable=partial(restart_broker, edge),
-            ending=end_gateway,
+            ending=lambda: (end_gateway(), end_fleet()),
         )
     if edge.settings.bootstrap_servers is None and code == 0:
         line("the worker has ended; Kafka runs on until `foldlog down`")

@@ -24,7 +24,7 @@ from ..fold.views import SessionViews
 from ..wake.budget import Budget, Rules
 from .clocks import Anchor
 from .hot_sessions import MB, HotSessions
-from .store import Cursor, Store
+from .store import Cursor, FactRow, Store
 
 PREFETCHED = 32  # sessions that are loaded at once
 
@@ -35,6 +35,10 @@ class OtherLog(Corrupt):
 
     def __init__(self) -> None:
         super().__init__("the log is not the one its store was folded from")
+
+
+FactOf = Callable[[FoldedEvent], FactRow | None]
+"""Derives the fact of a folded event, if it has one. It must not raise."""
 
 
 class OpenStore(Protocol):
@@ -82,10 +86,21 @@ def _only_streamed(before: SessionViews, views: SessionViews) -> bool:
 
 
 class PartitionCache:
-    """One assigned partition. memory: bounds its cached sessions and those of other partitions."""
+    """One assigned partition.
 
-    def __init__(self, number: int, store: Store, memory: HotSessions | None = None) -> None:
+    memory: bounds its cached sessions and those of other partitions.
+    fact_of: derives the facts that are stored to be sent; None stores none.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        store: Store,
+        memory: HotSessions | None = None,
+        fact_of: FactOf | None = None,
+    ) -> None:
         self.number = number
+        self._fact_of = fact_of
         self._memory = HotSessions(SESSION_CACHE_MB * MB) if memory is None else memory
         self._hot: dict[str, SessionViews] = {}
         self.taken_at = 0
@@ -107,6 +122,8 @@ class PartitionCache:
         self.dirty: dict[str, SessionViews] = {}
         self.streamed: dict[str, SessionViews] = {}
         self.since: dict[str, int] = {}  # per dirty session: the first offset that changed it
+        self._facts: list[FactRow] = []  # since the last write
+        self.facts_stored = 0  # facts that must still be sent, once fact_sender.py has counted them
         self.stuck: dict[str, str] = {}  # see `leave_alone`
         self._stuck_in: dict[str, int] = {}
         self._unknown: set[str] = set()  # not in the store, until the next write
@@ -198,6 +215,8 @@ class PartitionCache:
             self.record_change(session_id, event.before, event.views)
         if event.views is event.before or session_id not in self.streamed:
             self.touched.add(session_id)
+        if self._fact_of is not None and (fact := self._fact_of(event)) is not None:
+            self._facts.append(fact)
         return event
 
     def fold_run(
@@ -260,8 +279,10 @@ class PartitionCache:
         assert self.last is not None, "a partition moves by a record"
         cursor = Cursor(self.next_offset, checksum_of(self.last))
         frozen = self.store.write(
-            self.dirty, self.streamed, busy, self.partition, cursor, self.since
+            self.dirty, self.streamed, busy, self.partition, cursor, self.since, self._facts
         )
+        self.facts_stored += len(self._facts)
+        self._facts = []
         self._hot.update(frozen)
         self.dirty, self.streamed, self.since = {}, {}, {}
         self._unknown.clear()

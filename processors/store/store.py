@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +18,7 @@ import msgspec
 
 from ...log.errors import Corrupt, LogCut
 from ...schemas import codec
+from ...schemas.enums import Role
 from ...schemas.events import EVENT_TYPES
 from ...schemas.value import replace
 from .. import crash_points
@@ -27,7 +29,7 @@ from ..fold.views import Frozen, SessionViews, initial
 from . import views_codec
 from .rocks import DiskFailed, RocksBackend
 
-LAYOUT = 19  # increment it when the keys, or the views that the folds store, change
+LAYOUT = 20  # increment it when the keys, or the views that the folds store, change
 FOLDS = "ac834f7907c7a33c"
 
 
@@ -36,6 +38,12 @@ def fold_version() -> str:
     """The version of the folds and of the events that they know.
     If it changes, stores are refolded."""
     return f"{LAYOUT}-{RULES}-{codec.fingerprints(EVENT_TYPES)}"
+
+
+def version_for(roles: Iterable[str]) -> str:
+    """The version of the stores of a worker with these roles. Only the role `sessions` stores
+    facts, so it must not continue from a store that was folded without them."""
+    return fold_version() if Role.SESSIONS in roles else f"{fold_version()}-without-facts"
 
 
 class Belongs(NamedTuple):
@@ -51,6 +59,16 @@ class Cursor(NamedTuple):
 
     offset: int = 0
     checksum: int = 0
+
+
+class FactRow(NamedTuple):
+    """A fact that may not be in `session-facts` yet. offset: of its event. The other fields are
+    those of its record; the key is the user's id."""
+
+    offset: int
+    user_id: str
+    value: bytes
+    headers: list[tuple[str, bytes]]
 
 
 class Backend(Protocol):
@@ -70,6 +88,7 @@ PAGE_SUFFIX = 9  # bytes of a page's key after the session id: 0, then the rows 
 SESSION_BYTES, ROW_BYTES = 4_000, 400
 
 _BELONGS, _CURSOR, _PARTITION = b"\0belongs", b"\0cursor", b"\0partition"
+_FACT = b"f\0"  # prefix of the key of a fact, before its offset
 
 
 class _Batch:
@@ -183,9 +202,10 @@ class Store:
         partition: PartitionView,
         cursor: Cursor,
         since: Mapping[str, int] | None = None,
+        facts: Sequence[FactRow] = (),
     ) -> dict[str, SessionViews]:
         """Write one batch: changed sessions, sessions that only streamed, the partition, the
-        cursor.
+        cursor, and the facts that must still be sent.
 
         Some views cannot be encoded. For such a session the previous views are stored instead,
         marked as frozen at the session's offset in `since`; the method returns these sessions with
@@ -207,6 +227,7 @@ class Store:
         for session_id, views in streamed.items():
             self._stored.setdefault(session_id, _Stored()).stream = views.stream
             batch.puts.append((b"c\0" + session_id.encode(), views_codec.stream_of(views)))
+        batch.puts += [(_fact_key(row.offset), views_codec.encode_row(row)) for row in facts]
         if partition is not self.partition:
             batch.puts.append((_PARTITION, views_codec.encode_row(partition)))
         batch.puts.append((_CURSOR, views_codec.encode_row(cursor)))
@@ -250,6 +271,22 @@ class Store:
             else:
                 batch.deletes.append(b"b\0" + name)
 
+    def facts(self, count: int) -> list[FactRow]:
+        """The first facts that must still be sent, at most `count` of them. Raises Corrupt if one
+        cannot be decoded."""
+        try:
+            return [_FACT_ROW(row) for _, row in islice(self._backend.scan(_FACT), count)]
+        except msgspec.MsgspecError as error:
+            raise Corrupt(f"a fact: {error}") from error
+
+    def count_facts(self) -> int:
+        """How many facts must still be sent."""
+        return sum(1 for _ in self._backend.scan(_FACT))
+
+    def delete_facts(self, offsets: Iterable[int]) -> None:
+        """Delete facts that are in `session-facts`."""
+        self._backend.write([], map(_fact_key, offsets))
+
     def forget(self, session_id: str) -> None:
         """Forget what was last stored of a session, because it left the cache."""
         self._stored.pop(session_id, None)
@@ -289,6 +326,13 @@ class Store:
 def _page_key(name: bytes, rows: int) -> bytes:
     """The key of the page that begins after so many rows."""
     return b"r\0" + name + b"\0" + rows.to_bytes(PAGE_SUFFIX - 1, "big")
+
+
+def _fact_key(offset: int) -> bytes:
+    return _FACT + offset.to_bytes(8, "big")
+
+
+_FACT_ROW = msgspec.msgpack.Decoder(FactRow).decode
 
 
 def _is_busy(views: SessionViews, busy: Callable[[SessionViews], bool]) -> bool:

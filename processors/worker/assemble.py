@@ -21,7 +21,7 @@ from ...log.errors import LogUnreachable
 from ...log.made import demand_topics, partitions_of
 from ...log.partition import partition_for
 from ...schemas.enums import Role
-from ...schemas.topics import SESSION_EVENTS, USER_SESSIONS
+from ...schemas.topics import SESSION_EVENTS, SESSION_FACTS, USER_SESSIONS
 from .. import crash_points
 from ..advice.mistakes import Watch
 from ..advice.prices import load_prices
@@ -40,7 +40,7 @@ from ..store.chunks_reader import chunks_reader
 from ..store.opener import StoreOpener
 from ..store.snapshots import snapshots_of
 from ..store.state_dir import StateDir
-from ..store.store import Belongs, Store, fold_version
+from ..store.store import Belongs, Store, version_for
 from ..tools.result_cache import ResultCache
 from ..tools.side_log import SideLogStore
 from .actions import Actions
@@ -48,6 +48,7 @@ from .announce import Announcer
 from .dead_letters import WrittenLetters
 from .deaths import Registry
 from .effects_host import REPORTS, EffectsHost
+from .fact_sender import FactRows, FactSender
 from .layers_reader import LayersReader
 from .loop import Loop, Mailbox, appender
 from .lost_effects import LostEffects
@@ -238,7 +239,8 @@ class Parts:
             layers,
             layers.todos,
         )
-        self.meter = Meter(load_prices(settings.prices))
+        prices = load_prices(settings.prices)
+        self.meter = Meter(prices)
         self.snapshots = snapshots_of(settings)
         self.opener = StoreOpener(
             self._store_directory, say, self.snapshots, settings.snapshot_records
@@ -261,6 +263,8 @@ class Parts:
                 is_dead=self._registry().is_dead,
                 lost_effects=self.lost_effects,
                 announcer=self._announcer() if Role.SESSIONS in roles else None,
+                fact_of=FactRows(prices, say, self.meter.add) if Role.SESSIONS in roles else None,
+                fact_sender=self._fact_sender() if Role.SESSIONS in roles else None,
                 check_tokens=self.token_advisor.check if watch and Role.SESSIONS in roles else None,
                 make_snapshots=self.snapshot_maker.check if self.snapshot_maker else None,
                 has_letter=self.letters.has,
@@ -293,6 +297,16 @@ class Parts:
             return self.worker.owned_since(partition_for(session_id, spread))
 
         return Announcer(self.producer, partitions, self.mail.post, settled, say, since)
+
+    def _fact_sender(self) -> FactSender:
+        return FactSender(
+            self.producer,
+            self.log.partitions(SESSION_FACTS),
+            self.mail.post,
+            SystemClock().monotonic_ms,
+            say,
+            self.meter.add,
+        )
 
     def _registry(self) -> Registry:
         registry = Registry(self.settings.home / "run")
@@ -338,7 +352,11 @@ class Parts:
         return LogFacts(
             self.log.first_offsets(SESSION_EVENTS),
             self.log.end_offsets(SESSION_EVENTS),
-            Belongs(self.log.identity(), self.log.topic_id(SESSION_EVENTS), fold_version()),
+            Belongs(
+                self.log.identity(),
+                self.log.topic_id(SESSION_EVENTS),
+                version_for(self.worker.roles),
+            ),
         )
 
     def _open_store(self, partition: int, *, fresh: bool) -> Store:

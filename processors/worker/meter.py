@@ -73,6 +73,8 @@ COUNTERS = {
                "Short forms of results: in time, before a request contained the result, or late.",
                ("when",)),
         Family("foldlog_snapshots", "counter", "Snapshots of stores.", ("outcome",)),
+        Family("foldlog_facts_sent", "counter", "Facts that a broker confirmed."),
+        Family("foldlog_facts_failed", "counter", "Events whose fact could not be derived: a bug."),
         Family("foldlog_tool_results", "counter", "Tool results, and whether they were cached.",
                ("outcome", "cached")),
     )
@@ -105,7 +107,8 @@ class Meter:
         self._counts: dict[str, dict[tuple[str, ...], float]] = {
             name: defaultdict(int) for name in COUNTERS
         }
-        self.add("foldlog_dead_letters", by=0)  # an alert needs a 0 before the first dead letter
+        for alerted in ("foldlog_dead_letters", "foldlog_facts_failed", "foldlog_facts_sent"):
+            self.add(alerted, by=0)  # an alert needs a 0 before the first one
         for when in ("in time", "late"):  # 0 from the start: a ratio needs both series
             self.add("foldlog_short_forms", when, by=0)
         for outcome in ("made", "failed"):

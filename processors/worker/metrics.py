@@ -38,6 +38,8 @@ CACHE_BYTES = Family("foldlog_session_cache_bytes", "gauge",
                      "Estimated memory of the sessions kept in memory.")
 CACHE_SESSIONS = Family("foldlog_session_cache_sessions", "gauge", "Sessions kept in memory.")
 CACHE_LOADS = Family("foldlog_session_cache_loads", "counter", "Sessions read from a store.")
+FACTS = Family("foldlog_facts_waiting", "gauge", "Facts that no broker has confirmed yet.",
+               ("partition",))
 IN_FLIGHT = Family("foldlog_written_not_read_back", "gauge", "Produced records not read back yet.")
 
 
@@ -60,6 +62,7 @@ def status_of(worker: Worker) -> dict[str, Any]:
                 "offset": owned.next_offset,
                 "held": sorted(worker.held(owned)),
                 "stuck": dict(owned.stuck),
+                "facts_waiting": owned.facts_stored,
             }
             for number, owned in list(worker.owned.items())
         },
@@ -98,6 +101,7 @@ def worker_metrics(parts: "Parts") -> bytes:
     waiting = parts.actions.slot_queue.count
     families[WAITING] = {(role,): waiting(role) for role in ROLES[1:]}
     families[SKEW] = {(): parts.worker.skew_ms() / 1000}
+    families[FACTS] = {(str(n),): p["facts_waiting"] for n, p in status.items()}
     families[IN_FLIGHT] = {(): parts.actions.in_flight_count}
     cached = parts.worker.hot_sessions
     families[CACHE_BYTES] = {(): cached.bytes}

@@ -16,11 +16,12 @@ TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 
 
 class Answer(NamedTuple):
-    """The response of a page."""
+    """The response of a page. `headers`: further headers."""
 
     body: bytes
     status: int = 200
     content_type: str = TEXT
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def text(words: str, status: int = 200) -> Answer:
@@ -29,11 +30,12 @@ def text(words: str, status: int = 200) -> Answer:
 
 
 class Caller(NamedTuple):
-    """The address of a client, and the headers that authorize its request."""
+    """The address of a client, the headers that authorize its request, and the query in its URL."""
 
     peer: str
     host: str
     authorization: str
+    query: str = ""
 
 
 def refusal(path: str, caller: Caller, token: str | None) -> Answer | None:

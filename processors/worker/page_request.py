@@ -21,13 +21,14 @@ class PageRequest(BaseHTTPRequestHandler):
         super().__init__(*args)  # handles the request
 
     def do_GET(self) -> None:
-        path = unquote(self.path.partition("?")[0]).rstrip("/")
+        path, _, query = self.path.partition("?")
         caller = Caller(
             str(self.client_address[0]),
             self.headers.get("Host", ""),
             self.headers.get("Authorization", ""),
+            query,
         )
-        self._say(self._page(path, caller))
+        self._say(self._page(unquote(path).rstrip("/"), caller))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Send as plain text an error that http.server detected.
@@ -40,6 +41,8 @@ class PageRequest(BaseHTTPRequestHandler):
         self.send_header("Content-Type", found.content_type)
         self.send_header("Content-Length", str(len(found.body)))
         self.send_header("Cache-Control", "no-store")
+        for name, value in found.headers:
+            self.send_header(name, value)
         self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
         if self.command != "HEAD":

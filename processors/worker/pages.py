@@ -97,9 +97,13 @@ class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
         if found is not None:
             return found
         try:
-            return self._answer(path) or text("404: no such page", 404)
+            return self.answer_to(path, caller.query) or text("404: no such page", 404)
         except Exception as error:  # only the class, because a message may contain an address
             return text(f"500: {type(error).__name__}", 500)
+
+    def answer_to(self, path: str, query: str) -> Answer | None:
+        """The page for a path. A subclass may use the query of the URL."""
+        return self._answer(path)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log nothing, because the client disconnected or its connection timed out."""

@@ -34,7 +34,7 @@ from ..fold.views import SessionViews
 from ..store.clocks import Clock, ClockWatch, Reading, anchor_of, produced_header, reading
 from ..store.hot_sessions import MB, HotSessions
 from ..store.identity import Identity
-from ..store.partition_cache import OpenStore, OtherLog, PartitionCache, may_owe
+from ..store.partition_cache import FactOf, OpenStore, OtherLog, PartitionCache, may_owe
 from ..store.rocks import DiskFailed
 from ..wake.decide import rules_of
 from ..wake.facts import Obligation, owed_to_end, wake
@@ -42,6 +42,7 @@ from ..wake.table import Action
 from .actions import Actions, DischargeResult, left_alone
 from .announce import Announcer
 from .deaths import Deaths, IsDead, unknown
+from .fact_sender import FactSender
 from .lost_effects import LostEffects
 from .meter import Meter, refusal_lines
 
@@ -70,6 +71,8 @@ class WorkerParts:
     is_dead: IsDead = unknown
     lost_effects: LostEffects | None = None
     announcer: Announcer | None = None
+    fact_of: FactOf | None = None  # for the role sessions, as is `fact_sender`
+    fact_sender: FactSender | None = None
     check_tokens: Callable[[SessionViews], None] | None = None  # called for changed sessions
     make_snapshots: Callable[["Worker"], None] | None = None  # called in each round
     has_letter: Callable[[Record], bool] | None = None  # whether a record has a dead letter
@@ -112,7 +115,8 @@ class Worker:
         starts = {}
         for number in partitions:
             store = self._open_store(number, fresh=False)
-            owned = self.owned[number] = PartitionCache(number, store, self.hot_sessions)
+            owned = PartitionCache(number, store, self.hot_sessions, self._parts.fact_of)
+            self.owned[number] = owned
             if self._lost_effects is not None:
                 self._lost_effects.partition_regained(number)
             starts[number] = owned.first_read()
@@ -137,6 +141,8 @@ class Worker:
                 crash_points.reach("partition.revoked")
                 if self._lost_effects is not None:
                     self._lost_effects.partition_lost(owned)
+                if self._parts.fact_sender is not None:
+                    self._parts.fact_sender.stop(number)
                 owned.release()
                 owned.store.close()
                 self.actions.drop_partition(number)
@@ -374,6 +380,9 @@ class Worker:
                 self._with_rebuild(self._wake_and_trim, self.owned[number], session_id)
         if self._parts.make_snapshots is not None:
             self._parts.make_snapshots(self)
+        if self._parts.fact_sender is not None:
+            for owned in list(self.owned.values()):
+                self._with_rebuild(self._parts.fact_sender.send, owned)
         return self._take_seeks()
 
     def _retake_ms(self, owned: PartitionCache) -> float:
@@ -409,6 +418,9 @@ class Worker:
         waits = [due - self.now(owned) for owned in self.owned.values() if (due := owned.next_due)]
         if (check_at := self.actions.slot_queue.next_due) is not None:
             waits.append(check_at - self._latest())
+        sender = self._parts.fact_sender
+        if sender is not None and (retry_ms := sender.next_due_ms()) is not None:
+            waits.append(retry_ms)
         return max(0, min(waits)) if waits else None
 
     def wake(self, owned: PartitionCache, session_id: str) -> None:

@@ -16,6 +16,7 @@ from foldlog.schemas import events as ev
 from foldlog.tests.kit.law9 import check_law_9
 from foldlog.tests.laws import (
     test_compaction_laws,
+    test_fact_laws,
     test_fold_laws,
     test_rendered_laws,
     test_request_laws,
@@ -28,8 +29,8 @@ from foldlog.tests.laws.resumed import resumes
 
 REPORT_EVERY = 1_000  # sessions
 MODULES = (  # each adds its laws to LAWS
-    test_compaction_laws, test_fold_laws, test_rendered_laws, test_request_laws, test_resume_laws,
-    test_wake_laws,
+    test_compaction_laws, test_fact_laws, test_fold_laws, test_rendered_laws, test_request_laws,
+    test_resume_laws, test_wake_laws,
 )
 
 

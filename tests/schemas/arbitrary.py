@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from foldlog.schemas import codec
+from foldlog.schemas import codec, facts
 from foldlog.schemas.codec import BY_CLASS, BY_NAME, ROWS
 from foldlog.schemas.events import parts
 
@@ -19,6 +19,7 @@ BYTES = st.one_of(st.binary(max_size=60), TEXTS.map(str.encode))
 RECORDS = {name: getattr(parts, name) for name in ("BlobRef", "Body", "Budget", "Usage")}
 RECORDS |= {name: getattr(parts, name) for name in ("ProposedCall", "Trigger", "Try")}
 RECORDS |= {"AgentDigest": parts.AgentDigest}
+RECORDS |= {"ModelUsage": facts.ModelUsage, "WaitingCall": facts.WaitingCall}
 
 
 def longs(low: int = -LONG_MAX - 1, high: int = LONG_MAX) -> st.SearchStrategy[int]:
@@ -83,7 +84,11 @@ def any_event() -> st.SearchStrategy[Any]:
 
 
 def example_of(cls: type) -> Any:
-    """One event of a class with every field set. It is always the same one, for golden records."""
+    """One event or fact of a class with every field set. It is always the same one, for golden
+    records."""
+    if cls in facts.BY_CLASS:
+        name = facts.BY_CLASS[cls].name
+        return _example(facts.schema_of(name), cls, name.lower())
     row = BY_CLASS[cls]
     return _example(codec.schema_of(row.name), cls, row.name.lower())
 

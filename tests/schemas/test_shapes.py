@@ -16,12 +16,12 @@ from foldlog.tests.structure.tree import ROOT
 PRIMITIVES = {str: "string", int: "long", bytes: "bytes", bool: "boolean"}
 
 
-def findings(schema: dict, cls: type) -> list[str]:
+def findings(schema: dict, cls: type, namespace: str = "foldlog.v1") -> list[str]:
     """The differences between a record schema and a dataclass."""
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     found = []
-    if schema["name"] != cls.__name__ or schema.get("namespace", "foldlog.v1") != "foldlog.v1":
+    if schema["name"] != cls.__name__ or schema.get("namespace", namespace) != namespace:
         found.append(f"{schema['name']} is not {cls.__name__}")
     if list(fields) != [field["name"] for field in schema["fields"]]:
         return [*found, f"{cls.__name__}: other fields, or another order"]
@@ -51,7 +51,8 @@ def _type_findings(schema: Any, hint: Any, at: str) -> list[str]:
         return _type_findings(schema["items"], typing.get_args(hint)[0], at)
     if isinstance(schema, dict) and schema["type"] == "enum":
         known = [str(word) for word in getattr(words, schema["name"])]
-        return [] if hint is str and schema["symbols"] == known else [f"{at}: other words"]
+        is_known = hint in (str, getattr(words, schema["name"])) and schema["symbols"] == known
+        return [] if is_known else [f"{at}: other words"]
     if isinstance(schema, dict) and schema["type"] == "record":
         return findings(schema, hint)
     if isinstance(schema, str) and hint not in PRIMITIVES:

@@ -9,6 +9,7 @@ from queue import SimpleQueue
 
 import pytest
 
+from foldlog.fleet.credentials import faust_credentials
 from foldlog.log.door import Delivered
 from foldlog.log.errors import (
     AccessDenied,
@@ -19,8 +20,7 @@ from foldlog.log.errors import (
     SettingsError,
 )
 from foldlog.log.kafka import KafkaLog
-from foldlog.processors.worker.faust_credentials import faust_credentials
-from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS, topics
+from foldlog.schemas.topics import SESSION_EVENTS, SESSION_FACTS, topics
 from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.played import settings_in
 from foldlog.tests.security.secured import Secured, password_of
@@ -191,7 +191,7 @@ def test_the_client_of_faust_logs_in(
     from aiokafka import AIOKafkaConsumer
     from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth
 
-    properties = LOGINS[login](secured, "users", token_endpoint)
+    properties = LOGINS[login](secured, "fleet", token_endpoint)
     servers = properties.pop("bootstrap.servers")
     settings = settings_in(tmp_path, bootstrap_servers=servers, client_properties=properties)
 
@@ -204,7 +204,7 @@ def test_the_client_of_faust_logs_in(
         finally:
             await client.stop()
 
-    assert prefix + USER_SESSIONS in asyncio.run(topic_names())
+    assert prefix + SESSION_FACTS in asyncio.run(topic_names())
 
 
 def test_an_unreadable_certificate_is_a_settings_error(tmp_path: Path) -> None:

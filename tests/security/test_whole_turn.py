@@ -113,10 +113,11 @@ def test_every_role_works_with_only_its_rights(installation, shell):
     with (
         installation.running(secured.scram("worker"), "worker", "--agent", "plain:agent"),
         installation.running(secured.scram("gateway"), "gateway", "--port", "0") as gateway,
-        installation.running(secured.scram("users"), "users") as users,
+        installation.running(secured.scram("fleet"), "fleet") as fleet,
     ):
         url = line_of(gateway.stdout, "a line of its output").split()[-1]
-        page = line_of(users.stderr, "a line of its output").split()[-1].replace("USER", "ana")
+        member = line_of(fleet.stderr, "a line of its output").split()[-1]
+        page = member.removesuffix("status") + "fleet/users/ana/sessions"
         shell(user, "send", "s1", "hello", "--wait", "--json")
         answered = json.loads(shell.out.splitlines()[-1])
         assert answered["reason"] == "end_turn" and answered["text"]
@@ -125,7 +126,7 @@ def test_every_role_works_with_only_its_rights(installation, shell):
             assert http.post("/v1/sessions/s1/messages", json={"text": "more"}).is_success
             assert http.get("/v1/sessions/s1").is_success
             assert http.get("/api/tabs").is_success
-            _until(lambda: http.get(page), text='"session_id": "s1"')
+            _until(lambda: http.get(page), text='"session_id":"s1"')
         for command in ("status", "doctor"):
             output = shell(user, command, "--json")
             assert "refuses" not in output and password_of("user") not in output

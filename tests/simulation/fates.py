@@ -3,10 +3,11 @@
 Everything that happens here can happen in Kafka.
 """
 
+from random import Random
 from typing import Any
 
 from foldlog.log.faults import NORMAL, Fate, Faults as Fates
-from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.schemas.topics import SESSION_EVENTS, SESSION_FACTS
 
 SESSION_TIMEOUT_MS = 6_000  # the group's: after this time a silent member loses its partitions
 
@@ -17,10 +18,13 @@ class LogFaults(Fates):
     def __init__(self, world: Any) -> None:
         super().__init__()
         self.world = world
+        self._of_facts = Random(world.seed)  # separate, so that facts change no other fate
 
     def fate(self, producer, topic, partition, headers) -> Fate:
         world = self.world
         fates = world.scenario.fates
+        if topic == SESSION_FACTS and fates and not world.calm:
+            return self._fate_of_a_fact()
         if world.calm or not fates or topic != SESSION_EVENTS:
             return NORMAL
         rng = world.rng
@@ -42,6 +46,15 @@ class LogFaults(Fates):
             case _:
                 fate = Fate(copies=0, ack=False)
         return fate
+
+    def _fate_of_a_fact(self) -> Fate:
+        """One fact in five is refused, late or unacknowledged."""
+        rng = self._of_facts
+        if rng.random() < 0.8:
+            return NORMAL
+        self.world.stats["fault fact"] += 1
+        delay = rng.choice((0, 0, 5, 500, 12_000, 150_000))
+        return Fate(delay_ms=delay, copies=rng.choice((0, 1, 1)), ack=rng.random() < 0.5)
 
     def next_at(self) -> list[int]:
         """The times at which late records land. Only the first record of each queue counts; the

@@ -5,6 +5,7 @@ from foldlog.tests.simulation.checks_background import BACKGROUND
 from foldlog.tests.simulation.checks_decisions import DECIDED
 from foldlog.tests.simulation.checks_delivery import DELIVERY
 from foldlog.tests.simulation.checks_effects import EFFECTS
+from foldlog.tests.simulation.checks_facts import FACTS
 from foldlog.tests.simulation.checks_limits import LIMITS
 from foldlog.tests.simulation.checks_requests import REQUESTS
 from foldlog.tests.simulation.checks_resumed import RESUMED
@@ -16,6 +17,6 @@ from foldlog.tests.simulation.invariant import at_each_record
 SHARED = tuple(at_each_record(rule) for rule in AT_EACH_RECORD)
 ALL = (
     *SHARED, *STATE, *EFFECTS, *DECIDED, *LIMITS, *REQUESTS, *WAKE, *BACKGROUND, *DELIVERY, *STORES,
-    *RESUMED,
+    *RESUMED, *FACTS,
 )
 BY_NAME = {invariant.__name__: invariant for invariant in ALL}

@@ -8,9 +8,11 @@ an object that this module passes to it.
 from typing import Any
 
 from foldlog.log.door import Delivered
+from foldlog.processors.advice.prices import list_prices
 from foldlog.processors.effects.slots import Slots
-from foldlog.processors.store.store import Belongs, DictBackend, Store, _mismatch, fold_version
+from foldlog.processors.store.store import Belongs, DictBackend, Store, _mismatch, version_for
 from foldlog.processors.worker.actions import Actions
+from foldlog.processors.worker.fact_sender import FactRows, FactSender
 from foldlog.processors.worker.loop import Mailbox, appender
 from foldlog.processors.worker.lost_effects import LostEffects
 from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS, Identity, Worker, WorkerParts
@@ -128,14 +130,30 @@ class Process:
         self.lost = LostEffects(
             world.log, self.effects, world.blobs.read, self.say, threaded=False
         )
+        sends = "sessions" in node.roles
         self.worker = SimWorker(
             WorkerParts(
                 identity=self.identity, roles=node.roles, agents=[node.agent],
                 open_store=self.open_store, actions=actions, clock=self.clock, say=self.say,
                 is_dead=world.is_dead, lost_effects=self.lost,
+                fact_of=FactRows(list_prices(), self.say, self._add) if sends else None,
+                fact_sender=self._fact_sender() if sends else None,
             )
         )
         self.worker.world = world
+
+    def _fact_sender(self) -> FactSender:
+        return FactSender(
+            self.producer,
+            self.world.partitions,
+            self.mail.post,
+            self.clock.monotonic_ms,
+            self.say,
+            self._add,
+        )
+
+    def _add(self, name: str, *labels: str, by: float = 1) -> None:
+        self.world.stats[name] += int(by)
 
     # -- the arguments of the real code ----------------------------------------------------------
 
@@ -168,7 +186,7 @@ class Process:
         """Like `assemble.Parts`: rebuilds a store that belongs to another log."""
         log = self.world.log
         end = log.end_offsets(SESSION_EVENTS)[partition]
-        belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
+        belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), version_for(self.node.roles))
         data = self.disk.stores.setdefault(partition, {})
         is_loaded = partition in self.disk.loaded
         self.disk.loaded.discard(partition)

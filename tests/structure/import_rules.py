@@ -53,6 +53,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("agent_digest", "default_agent"),
     ("request", "outside"),
     ("wake", "advice"),
+    ("facts",),
     ("store",),
     ("memory",),
     ("effects",),

@@ -15,6 +15,7 @@ from ...client.printable import blocks_of, text_of, whole
 from ...client.waiting import asking, doubtful
 from ...log.blobs import BlobError
 from ...processors.advice.prices import PriceTable, usd
+from ...processors.facts.turn_clock import TurnClock
 from ...processors.fold.calls import CallStatus
 from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.transcript import FAILED as FAILED_ATTEMPT, Line
@@ -101,13 +102,9 @@ class Card:
         self.failure: dict[str, Any] | None = None
         self.waits_since = 0
         self.is_open = False
-        self._turn = 0
-        self._turn_at = 0
-        self._since = 0  # when the present work began
+        self._clock = TurnClock()
         self._tools: dict[str, int] = {}  # since when each running call runs
-        self._people: dict[str, int] = {}  # since when each call waits for a person
         self._left: dict[str, int] = {}  # calls that were in doubt when their turn ended
-        self._waited_from = self._waited_ms = 0
         self._tries = 0
         self._last: Line | None = None  # the last failed or lost attempt of this turn
         self._answer_ms: dict[int, int] = {}  # duration of new answers, by offset
@@ -134,56 +131,37 @@ class Card:
     # -- the transcript ----------------------------------------------------------------------------
 
     def _line(self, line: Line) -> TurnDone | None:
-        if line.turn > self._turn and line.kind != "ended":
-            self._begin_turn(line)
+        clock = self._clock
+        if clock.begin(line):
+            self._tries, self._last, self.failure = 0, None, None
         match line.kind:
             case "answer" | "partial":
-                self._answer_ms[line.offset] = line.at - self._since
-                self._run(Run.MODEL, self._since, line.at)
-                self._since = line.at
+                self._answer_ms[line.offset] = line.at - clock.since
+                self._run(Run.MODEL, clock.since, line.at)
             case "attempt":
-                self._run(Run.FAILED, self._since, line.at)
+                self._run(Run.FAILED, clock.since, line.at)
                 self._tries, self._last = self._tries + 1, line
-                self._since = line.at
-            case "asks":
-                self._wait(line)
             case "call":
                 self._tools[line.call] = line.at
             case "approval":
-                self._run(Run.PERSON, self._go_on(line), line.at)
-                self._tools[line.call] = self._since = line.at
-            case "doubt":
-                began = self._tools.pop(line.call, None)
-                if began is not None:
-                    self._run(Run.TOOL, began, line.at)
-                self._wait(line)
+                self._run(Run.PERSON, clock.people.get(line.call, line.at), line.at)
+                self._tools[line.call] = line.at
             case "resolved":
                 self._left.pop(line.call, None)
-                self._run(Run.DOUBT, self._go_on(line), line.at)
-                self._since = line.at
-            case "result":
+                self._run(Run.DOUBT, clock.people.get(line.call, line.at), line.at)
+            case "doubt" | "result":
                 began = self._tools.pop(line.call, None)
                 if began is not None:
                     self._run(Run.TOOL, began, line.at)
-                self._since = line.at
             case "ended":
-                return self._end_turn(line)
-        return None
+                self._end_turn(line)
+        ms = clock.advance(line)
+        return None if ms is None else TurnDone(line.at, ms, line.name in FAILED)
 
-    def _begin_turn(self, line: Line) -> None:
-        # A queued message opens the next turn when the present turn ends.
-        begun = line.at if line.kind == "message" else (self._since or line.at)
-        self._turn, self._turn_at, self._since = line.turn, begun, begun
-        self._waited_ms, self._tries, self._last, self.failure = 0, 0, None, None
-
-    def _end_turn(self, line: Line) -> TurnDone:
-        failed = line.name in FAILED
-        took = max(0, line.at - self._turn_at)
-        if self._people:
-            self._waited_ms += max(0, line.at - self._waited_from)
-        self.in_turns_ms += took
+    def _end_turn(self, line: Line) -> None:
+        self.in_turns_ms += max(0, line.at - self._clock.began_at)
         self.failure = None
-        if failed:
+        if line.name in FAILED:
             last = self._last
             self.failure = {
                 "reason": str(line.name), "limit": line.text,
@@ -193,23 +171,7 @@ class Card:
                 "tries": self._tries, "turn": line.turn, "step": line.step, "at": line.at,
             }
         self._tools.clear()
-        self._left = {**self._left, **self._people} if self._people else self._left
-        self._people = {}
-        self._since = line.at
-        return TurnDone(line.at, max(0, took - self._waited_ms), failed)
-
-    def _wait(self, line: Line) -> None:
-        if line.call in self._people:
-            return
-        if not self._people:
-            self._waited_from = line.at
-        self._people[line.call] = line.at
-
-    def _go_on(self, line: Line) -> int:
-        began = self._people.pop(line.call, line.at)
-        if not self._people:
-            self._waited_ms += max(0, line.at - self._waited_from)
-        return began
+        self._left.update(self._clock.people)
 
     def _run(self, kind: Run, start: int, end: int) -> None:
         if len(self.runs) >= 3 * RUNS_MAX:
@@ -244,7 +206,7 @@ class Card:
         waiting = (*asking(views.turn), *doubtful(views.turn))
         self.calls = [self._call(call) for call in waiting[:CALLS_MAX]]
         if waiting:
-            since = {**self._left, **self._people}
+            since = {**self._left, **self._clock.people}
             self.waits_since = min(since.get(call.key, call.proposed_at) for call in waiting)
         elif self.failure is not None:
             self.waits_since = self.failure["at"]
@@ -272,7 +234,7 @@ class Card:
             return None
         if self._tools:
             return Run.TOOL, min(self._tools.values())
-        return Run.MODEL, self._since
+        return Run.MODEL, self._clock.since
 
     def json(self, line: dict[str, Any], status: str) -> dict[str, Any]:
         """The row as JSON for the page. `line`: the session's summary."""
@@ -290,7 +252,7 @@ class Card:
             "started_at": self.started_at,
             "updated_at": line["updated_at"] or self.started_at,
             "in_turns_ms": self.in_turns_ms,
-            "turn_at": self._turn_at if self.is_open else None,
+            "turn_at": self._clock.began_at if self.is_open else None,
             "runs": self.runs.tolist(),
             "now": self.now(),
             "phase": line["phase"],

@@ -7,8 +7,8 @@ import threading
 import pytest
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
-from foldlog.processors.worker import faust_logging as faust_logging_module
-from foldlog.processors.worker.faust_logging import filter_logs
+from foldlog.fleet import logs
+from foldlog.fleet.logs import filter_logs
 from foldlog.tests.kit.waiting import joined
 
 
@@ -19,7 +19,8 @@ def restored(monkeypatch):
     yield
     for part in ("", ".conn", ".cluster", ".consumer.fetcher", ".consumer.group_coordinator"):
         logging.getLogger(f"aiokafka{part}").filters.clear()
-    AIOKafkaConsumerThread.logger.filters.clear()
+    for name in logs._NOISY:
+        logging.getLogger(name).filters.clear()
 
 
 def test_only_our_own_client_reports_an_unreachable_broker(caplog):
@@ -47,7 +48,7 @@ def test_a_cancelled_thread_logs_no_traceback(monkeypatch):
         joined(thread)
 
     end_thread(asyncio.CancelledError())
-    assert reported == [] and threading.excepthook is faust_logging_module._unless_cancelled
+    assert reported == [] and threading.excepthook is logs._unless_cancelled
     end_thread(KeyError("a bug"))
     assert reported == [KeyError]
 

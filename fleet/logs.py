@@ -1,13 +1,13 @@
 """Filters the log output of Faust and its Kafka client, so that only useful lines remain.
 
-Faust runs in a separate process (rendezvous.py), which reads only a few records a day.
+Faust runs in its own process (`foldlog fleet`).
 """
 
 import asyncio
 import logging
 import threading
 
-from ...log.client import OncePerWhile
+from ..log.client import OncePerWhile
 
 _UNREACHABLE = (
     "KafkaConnectionError",
@@ -20,12 +20,23 @@ _UNREACHABLE = (
 
 _HAS_NO_STREAM = "Stream has not started processing"
 """A warning that Faust logs every 7 s, from minute 5 on, for a partition whose stream has had no
-record. This process's streams read tables and announcements, which may have no record for days."""
+record. A partition of facts may have no record for days."""
 
 
-class _DropIdleStream(logging.Filter):
+_NOISY = ("faust.transport.drivers.aiokafka", "faust.transport.producer", "mode.threads",
+          "fleet", "foldlog.fleet.consumer")
+_NOISE = (
+    _HAS_NO_STREAM,
+    "producer buffer full size",  # the stream waits, as it should
+    "Thread keepalive is not responding",  # a busy machine
+    "Topic creation disabled",
+)
+
+
+class _DropNoise(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        return _HAS_NO_STREAM not in record.getMessage()  # a service's name comes first
+        text = record.getMessage()  # a service's name comes first
+        return not any(words in text for words in _NOISE)
 
 
 class _DropUnreachable(logging.Filter):
@@ -43,7 +54,8 @@ def filter_logs() -> None:
         logger = logging.getLogger(f"aiokafka{part}")  # loggers do not inherit filters
         for one in (_DropUnreachable(), OncePerWhile()):
             logger.addFilter(one)
-    logging.getLogger("faust.transport.drivers.aiokafka").addFilter(_DropIdleStream())
+    for name in _NOISY:
+        logging.getLogger(name).addFilter(_DropNoise())
     threading.excepthook = _unless_cancelled
 
 

@@ -1,7 +1,6 @@
 """Translates the login settings of `client.properties` into those of Faust's client.
 
-The properties have librdkafka's names, which Faust's client aiokafka does not know. Only this file
-and `rendezvous.py` import faust.
+The properties have librdkafka's names, which Faust's client aiokafka does not know.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from ...log import Settings, SettingsError
+from ..log import Settings, SettingsError
 
 _BY_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _TOKEN_S = 10.0  # timeout of the token endpoint
@@ -39,7 +38,7 @@ def faust_credentials(settings: Settings) -> Any:
         return OAuthCredentials(oauth_cb=_token_provider(given), ssl_context=context)
     if mechanism not in _BY_PASSWORD:
         raise SettingsError(
-            f"client.properties: `foldlog users` cannot log in with sasl.mechanism={mechanism}. It "
+            f"client.properties: `foldlog fleet` cannot log in with sasl.mechanism={mechanism}. It "
             f"supports {', '.join(_BY_PASSWORD)}, OAUTHBEARER with method oidc, and mutual TLS."
         )
     return SASLCredentials(

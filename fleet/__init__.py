@@ -1,0 +1,7 @@
+"""The fleet: answers questions about all sessions, from tables that Faust keeps.
+
+An ordinary Faust application in its own process (`foldlog fleet`). It reads `session-facts`, which
+workers write, and keeps three tables, each with a changelog. No worker and no gateway needs it.
+Only this room imports faust. Reading order: rows.py (what a fact changes), book.py (which facts
+are done), tables.py (restore), member.py (the application), routes.py and answers.py (HTTP).
+"""

@@ -1,0 +1,140 @@
+"""Faust's Kafka clients, with the fleet's accounting (book.py) and its fence.
+
+consumer: reads facts in order without a hole, commits only what Kafka has confirmed, and subscribes
+    to the changelogs at once. Faust subscribes to them a second later, and ends when a static
+    member that replaces a dead one is assigned their partitions before.
+producer: idempotent, so that a record that a broker received late cannot follow a newer one; it
+    sends nothing when the last heartbeat is too old.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from aiokafka.errors import KafkaError
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+
+from .book import Book, TooLate
+
+CONFIRM_S = 10.0
+
+
+class FleetThread(driver.AIOKafkaConsumerThread):
+    """The thread of the consumer, which reports the heartbeats."""
+
+    async def on_start(self) -> None:
+        """Start the client."""
+        await super().on_start()
+        book = cast(Book, cast(Any, self.app).book)
+        coordinator = self._ensure_consumer()._coordinator
+        send = coordinator._do_heartbeat
+
+        async def heartbeat() -> bool:
+            sent_at = book.now()
+            confirmed = bool(await send())
+            if confirmed:
+                book.beat(sent_at)
+            return confirmed
+
+        coordinator._do_heartbeat = heartbeat
+
+
+class FleetConsumer(driver.Consumer):
+    """The consumer of facts."""
+
+    def _new_consumer_thread(self) -> FleetThread:
+        return FleetThread(self, loop=self.loop, beacon=self.beacon)
+
+    @property
+    def _book(self) -> Book:
+        return cast(Book, cast(Any, self.app).book)
+
+    def _facts(self, tps: Iterable[TP]) -> list[TP]:
+        return [tp for tp in tps if tp.topic == cast(Any, self.app).facts_topic]
+
+    async def subscribe(self, topics: Iterable[str]) -> None:
+        """Subscribe to topics and to all changelogs."""
+        await super().subscribe({*topics, *self.app.tables.changelog_topics})
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """The group has confirmed the membership, as by a heartbeat."""
+        self._book.beat(self._book.now())
+        await super().on_partitions_assigned(assigned, generation_id)
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Commit, then forget the partitions. Rows that Kafka has not confirmed by then might follow
+        those of the next owner, so the process ends."""
+        await super().on_partitions_revoked(revoked)
+        if not await self._book.confirmed(CONFIRM_S):
+            cast(Any, self.app).end("Kafka did not confirm the rows before a rebalance")
+        self._book.revoke({tp.partition for tp in self._facts(revoked)})
+
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        """Seek each partition of facts to the fact to fold next."""
+        committed = dict(await super().seek_to_committed())
+        places = self._facts(self.assignment())
+        first = await self.earliest_offsets(*places)
+        ends = await self.highwaters(*places)
+        for tp in places:
+            start = self._book.begin(tp.partition, committed.get(tp), first[tp], ends[tp])
+            await self.seek(tp, start)
+            committed[tp] = start
+        return committed
+
+    async def rewind(self, partition: int) -> None:
+        """Read again from the fact to fold next, because Faust dropped records."""
+        following = self._book.next.get(partition)
+        tp = TP(cast(Any, self.app).facts_topic, partition)
+        if following is None or tp not in self.assignment():
+            return
+        self._book.rewound += 1
+        await self.seek(tp, following)
+
+    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
+        """Nothing: a gap is read again, and never counts as done."""
+
+    async def _commit_tps(self, tps: Iterable[TP], start_new_transaction: bool) -> bool:
+        """Commit what is folded, once Kafka has the rows."""
+        topic, committed = cast(Any, self.app).facts_topic, self._committed_offset
+        offsets = {
+            tp: following
+            for partition, following in self._book.owned().items()
+            if following > (committed.get(tp := TP(topic, partition)) or 0)
+        }
+        if not offsets or not await self._book.confirmed(CONFIRM_S):
+            return False
+        cast(Any, self.app).reach("rows.confirmed")
+        try:
+            self._book.demand_time()
+        except TooLate as late:
+            cast(Any, self.app).too_late(late)
+        try:
+            done = await self._commit_offsets(offsets, start_new_transaction)
+            cast(Any, self.app).reach("facts.committed")
+            return done
+        except KafkaError as error:
+            self.log.warning("offsets were not committed: %r", error)
+            return False
+
+
+class FleetProducer(driver.Producer):
+    """The producer of rows."""
+
+    def _settings_extra(self) -> Mapping[str, Any]:
+        return {"acks": "all", "enable_idempotence": True}
+
+    async def on_start(self) -> None:
+        """Start the client, whose produce requests pass the fence."""
+        await super().on_start()
+        app, client = cast(Any, self.app), self._ensure_producer().client
+        send = client.send
+
+        async def fenced(node_id: int, request: Any, **more: Any) -> Any:
+            if type(request).__name__.startswith("ProduceRequest"):
+                try:
+                    app.book.demand_time()
+                except TooLate as late:
+                    app.too_late(late)
+            return await send(node_id, request, **more)
+
+        client.send = fenced

@@ -1,0 +1,389 @@
+"""Derives the fact of an event (schemas/facts.py), if it has one. Pure.
+
+Most events have none: one look-up in DERIVED determines that.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...schemas import events as ev, facts
+from ...schemas.bounds import SUM_MAX
+from ...schemas.codec import Entry, Unreadable
+from ...schemas.enums import (
+    Approval,
+    ApprovalAnswer,
+    Decision,
+    DoubtAnswer,
+    EndReason,
+    ModelWork,
+    Outcome,
+    Via,
+)
+from ...schemas.facts import NAME_CHARS_MAX, TITLE_CHARS_MAX, WAITING_MAX, Fact, WaitingCall
+from ..advice.prices import PriceTable
+from ..fold.calls import ASKS, CONTRADICTED, DOUBT
+from ..fold.projections.ledger import Spent
+from ..fold.projections.turn_view import FAILED, HAPPENED, Call, TurnView, call_of
+from ..fold.rows import Rows
+from ..fold.ruling import ACCEPTED, Ruling
+from ..fold.views import SessionViews
+from .turn_clock import ENDED, TurnClock
+from .waiting_calls import asking, doubtful
+
+ASK, ALLOW = Approval.ASK, Decision.ALLOW
+USAGES_MAX = 64
+"""The most rows of usage in a fact; requests to further models count in the last one."""
+
+_OVER = (ENDED, "terminated")
+"""The lines of a transcript whose facts have a usage."""
+
+
+def fact_of(
+    entry: Entry, before: SessionViews, after: SessionViews, ruling: Ruling, prices: PriceTable
+) -> Fact | None:
+    """The fact of an event, which the fold has folded; None if it has none. `before`, `after`: the
+    views of its session before and after it."""
+    if after.frozen is not before.frozen and after.frozen is not None:
+        code = "unreadable" if type(entry.event) is Unreadable else "fold_error"
+        known = after.turn.known
+        return facts.SessionFailed(**_place(entry, after), code=code) if known else None
+    derive = DERIVED.get(type(entry.event))
+    if derive is None or ruling is not ACCEPTED:
+        return None
+    return derive(entry, before, after, prices)
+
+
+def _place(entry: Entry, views: SessionViews) -> dict[str, Any]:
+    return {
+        "user_id": views.state.user_id,
+        "session_id": entry.session_id,
+        "agent": views.turn.agent,
+        "partition": entry.partition,
+        "offset": entry.offset,
+        "at": entry.at,
+    }
+
+
+# -- sessions and phases ---------------------------------------------------------------------------
+
+
+def _opened(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable) -> Fact:
+    return facts.SessionOpened(
+        **_place(entry, after),
+        parent_id=entry.event.parent_session,
+        project_id=after.state.project_id,
+        phase=after.state.phase,
+        title=_first_title(after),
+        turn=after.turn.number,
+    )
+
+
+def _repaired(
+    entry: Entry, before: SessionViews, after: SessionViews, prices: PriceTable
+) -> Fact | None:
+    turn = after.turn
+    if after.frozen is not None or not turn.known:
+        return None
+    return facts.SessionRepaired(
+        **_place(entry, after),
+        title=_first_title(after),
+        phase=after.state.phase,
+        project_id=after.state.project_id,
+        turn=turn.number,
+        is_working=turn.open,
+        is_closed=turn.terminated,
+        approvals=tuple(map(_waiting, asking(turn)))[:WAITING_MAX],
+        doubts=tuple(map(_waiting, doubtful(turn)))[:WAITING_MAX],
+        usage=_usage(after, prices, _over_at(before), _over_at(after)),
+    )
+
+
+def _closed(
+    entry: Entry, before: SessionViews, after: SessionViews, prices: PriceTable
+) -> Fact | None:
+    usage = _usage(after, prices, _over_at(before), entry.offset)
+    return facts.SessionClosed(**_place(entry, after), usage=usage)
+
+
+def _phase(entry: Entry, before: SessionViews, after: SessionViews, _: PriceTable) -> Fact | None:
+    return _phase_changed(entry, before, after)
+
+
+def _phase_changed(
+    entry: Entry,
+    before: SessionViews,
+    after: SessionViews,
+    settled: Iterable[str] = (),
+    doubts: tuple[WaitingCall, ...] = (),
+) -> Fact | None:
+    was, now = before.state, after.state
+    if was.phase == now.phase and was.project_id == now.project_id:
+        return None
+    return facts.PhaseChanged(
+        **_place(entry, after),
+        phase=now.phase,
+        project_id=now.project_id,
+        settled=tuple(settled)[:WAITING_MAX],
+        doubts=doubts,
+    )
+
+
+def _cancel(entry: Entry, before: SessionViews, after: SessionViews, _: PriceTable) -> Fact | None:
+    withdrawn = _withdrawn(before.turn, after.turn)
+    changed = _phase_changed(entry, before, after, withdrawn)
+    return changed or _answered_all(entry, after, withdrawn)
+
+
+def _withdrawn(before: TurnView, after: TurnView) -> list[str]:
+    """The calls that no longer need an approval, because the turn is about to end."""
+    return [call.key for call in asking(before)] if after.closing is not None else []
+
+
+def _answered_all(entry: Entry, after: SessionViews, calls: list[str]) -> Fact | None:
+    if not calls:
+        return None
+    answer = ApprovalAnswer.WITHDRAWN
+    return facts.ApprovalAnswered(**_place(entry, after), call=calls[0], answer=answer)
+
+
+# -- turns -----------------------------------------------------------------------------------------
+
+
+def _message(entry: Entry, before: SessionViews, after: SessionViews, _: PriceTable) -> Fact | None:
+    number = after.turn.number
+    if number == before.turn.number:
+        return _answered_all(entry, after, _withdrawn(before.turn, after.turn))
+    if before.state.last_message_id is None:
+        title = title_of(entry.event.content)
+        return facts.SessionTitled(**_place(entry, after), title=title, turn=number)
+    return facts.TurnBegun(**_place(entry, after), turn=number)
+
+
+def _turn_ended(
+    entry: Entry, before: SessionViews, after: SessionViews, prices: PriceTable
+) -> Fact:
+    event, turn, generation = entry.event, before.turn, before.turn.generation
+    failed = generation is not None and generation.status is FAILED
+    known = {call.key for call in doubtful(turn)}
+    new = [call for call in doubtful(after.turn) if call.key not in known]
+    return facts.TurnEnded(
+        **_place(entry, after),
+        turn=event.turn,
+        reason=EndReason(event.reason),
+        error=generation.error[:NAME_CHARS_MAX] if failed and generation is not None else "",
+        steps=turn.step,
+        ms=_worked_ms(after),
+        usage=_usage(after, prices, _over_at(before), entry.offset),
+        doubts=tuple(_waiting(call, "turn_ended") for call in new[:WAITING_MAX]),
+        next_turn=after.turn.number if after.turn.open else 0,
+    )
+
+
+def _worked_ms(views: SessionViews) -> int:
+    """How long the turn worked whose end is the last line of the transcript, in ms."""
+    lines, opened = views.transcript.lines, -1 if views.origin is None else views.origin.opened
+    start = len(lines) - 1
+    while start and lines[start - 1].kind != ENDED and lines[start - 1].offset > opened:
+        start -= 1
+    clock = TurnClock()
+    if start and lines[start - 1].offset > opened:
+        clock = TurnClock(lines[start - 1].turn, lines[start - 1].at)
+    ms = None
+    for line in lines.since(start):
+        clock.begin(line)
+        ms = clock.advance(line)
+    assert ms is not None, "the last line is the end of the turn"
+    return ms
+
+
+def _over_at(views: SessionViews) -> int:
+    """The offset of the last TURN_ENDED or SESSION_TERMINATED; -1 if there is none."""
+    lines = views.transcript.lines
+    for place in range(len(lines) - 1, -1, -1):
+        if lines[place].kind in _OVER:
+            return lines[place].offset
+    return -1
+
+
+def _usage(
+    views: SessionViews, prices: PriceTable, above: int, upto: int
+) -> tuple[facts.ModelUsage, ...]:
+    """The requests with an offset in (above, upto], added up by model and kind of work."""
+    sums: dict[tuple[str, str], list[Any]] = {}
+    for row in _spent_since(views.ledger.spent, above):
+        if row.offset > upto:
+            break
+        key = row.model[:NAME_CHARS_MAX], row.kind
+        if key not in sums and len(sums) >= USAGES_MAX:
+            key = next(reversed(sums))
+        _add(sums.setdefault(key, [0, 0, 0, 0, 0, 0, 0]), row, prices.cost(row))
+    return tuple(
+        facts.ModelUsage(
+            model=model,
+            work=ModelWork(work),
+            requests=numbers[0],
+            input_tokens=numbers[1],
+            cache_read_tokens=numbers[2],
+            cache_write_5m_tokens=numbers[3],
+            cache_write_1h_tokens=numbers[4],
+            output_tokens=numbers[5],
+            picodollars=numbers[6],
+        )
+        for (model, work), numbers in sums.items()
+    )
+
+
+def _spent_since(rows: Rows[Spent], above: int) -> list[Spent]:
+    start = len(rows)
+    while start and rows[start - 1].offset > above:
+        start -= 1
+    return rows.since(start)
+
+
+def _add(numbers: list[Any], row: Spent, cost: int | None) -> None:
+    more = (
+        1,
+        row.input_tokens,
+        row.cache_read_tokens,
+        row.cache_write_5m_tokens,
+        row.cache_write_1h_tokens,
+        row.output_tokens,
+    )
+    for place, number in enumerate(more):
+        numbers[place] += number
+    known = numbers[6] is not None and cost is not None
+    numbers[6] = min(numbers[6] + cost, SUM_MAX) if known else None
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+def _waiting(call: Call, code: str = "") -> WaitingCall:
+    is_asking = call.status is ASKS
+    return WaitingCall(
+        call=call.key,
+        tool=call.name[:NAME_CHARS_MAX],
+        expires_at=call.expires_at if is_asking else 0,
+        code=code or ("" if is_asking else _code_of(call)),
+    )
+
+
+def _code_of(call: Call) -> str:
+    return "contradicted" if call.status is CONTRADICTED else "unknown"
+
+
+def _invoked(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable) -> Fact | None:
+    if entry.event.approval != ASK:
+        return None
+    call = call_of(after.turn, entry.event)
+    if call is None or call.status is not ASKS:
+        return None
+    waits = _waiting(call)
+    return facts.ApprovalAsked(
+        **_place(entry, after), call=waits.call, tool=waits.tool, expires_at=waits.expires_at
+    )
+
+
+def _decided(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable) -> Fact:
+    is_allowed = entry.event.decision == ALLOW
+    answer = ApprovalAnswer.ALLOWED if is_allowed else ApprovalAnswer.DENIED
+    return facts.ApprovalAnswered(**_place(entry, after), call=entry.event.call, answer=answer)
+
+
+def _expired(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable) -> Fact:
+    answer = ApprovalAnswer.EXPIRED
+    return facts.ApprovalAnswered(**_place(entry, after), call=entry.event.call, answer=answer)
+
+
+def _uncertain(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable) -> Fact | None:
+    call = call_of(after.turn, entry.event)
+    assert call is not None, "a call in doubt is kept"
+    code = entry.event.code[:NAME_CHARS_MAX] or _code_of(call)
+    waits = _waiting(call, code)
+    return facts.DoubtOpened(
+        **_place(entry, after), call=waits.call, tool=waits.tool, code=waits.code
+    )
+
+
+def _result(entry: Entry, before: SessionViews, after: SessionViews, _: PriceTable) -> Fact | None:
+    event = entry.event
+    call = call_of(before.turn, event)
+    assert call is not None, "an accepted event names a call that is there"
+    if call.status is DOUBT:
+        settled = _phase_changed(entry, before, after, [call.key])
+        answer = _late_answer(event)
+        return settled or facts.DoubtSettled(**_place(entry, after), call=call.key, answer=answer)
+    doubts = tuple(
+        _waiting(each) for each in doubtful(after.turn)
+        if each.key == call.key and each.status is CONTRADICTED
+    )
+    changed = _phase_changed(entry, before, after, doubts=doubts)
+    if changed is not None or not doubts:
+        return changed
+    (waits,) = doubts
+    return facts.DoubtOpened(
+        **_place(entry, after), call=waits.call, tool=waits.tool, code=waits.code
+    )
+
+
+def _late_answer(event: ev.ToolResult) -> DoubtAnswer:
+    if event.via != Via.RECONCILER:
+        return DoubtAnswer.LATE_RESULT
+    is_not_run = event.outcome == Outcome.NOT_RUN
+    return DoubtAnswer.DID_NOT_HAPPEN if is_not_run else DoubtAnswer.HAPPENED
+
+
+def _resolved(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable) -> Fact:
+    happened = entry.event.outcome == HAPPENED
+    answer = DoubtAnswer.HAPPENED if happened else DoubtAnswer.DID_NOT_HAPPEN
+    return facts.DoubtSettled(**_place(entry, after), call=entry.event.call, answer=answer)
+
+
+# -- titles ----------------------------------------------------------------------------------------
+
+
+def title_of(body: ev.Body) -> str:
+    """The text of a message in one line, cut to TITLE_CHARS_MAX characters; empty if the message
+    has no text, or if its content is in a blob."""
+    if body.inline is None or body.ref is not None:
+        return ""
+    try:
+        blocks = json.loads(body.inline)
+    except (ValueError, RecursionError):
+        return ""
+    texts = (
+        block.get("text")
+        for block in (blocks if isinstance(blocks, list) else ())
+        if isinstance(block, dict) and block.get("type") == "text"
+    )
+    text = "".join(text for text in texts if isinstance(text, str))
+    line = " ".join(text[: 8 * TITLE_CHARS_MAX].split())[:TITLE_CHARS_MAX]
+    return line.encode("utf-8", "replace").decode()  # JSON may contain half a surrogate pair
+
+
+def _first_title(views: SessionViews) -> str:
+    for line in views.transcript.lines:
+        if line.kind == "message":
+            return title_of(line.body) if line.body is not None else ""
+    return ""
+
+
+Derive = Callable[[Entry, SessionViews, SessionViews, PriceTable], Fact | None]
+DERIVED: dict[type, Derive] = {
+    ev.SessionOpened: _opened,
+    ev.RecordSkipped: _repaired,
+    ev.SessionTerminated: _closed,
+    ev.MessageReceived: _message,
+    ev.PhaseTriggered: _phase,
+    ev.ProjectLocked: _phase,
+    ev.CancelRequested: _cancel,
+    ev.TurnEnded: _turn_ended,
+    ev.ToolInvoked: _invoked,
+    ev.ApprovalDecided: _decided,
+    ev.ApprovalExpired: _expired,
+    ev.ToolFailedUncertain: _uncertain,
+    ev.ToolResult: _result,
+    ev.HumanResolved: _resolved,
+}
+"""The function that derives the fact of an accepted event, for each type that may have one."""

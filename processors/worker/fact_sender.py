@@ -1,0 +1,190 @@
+"""Sends facts (schemas/facts.py) to `session-facts`, in order, at least once.
+
+1. The batch that folds an event also writes the event's fact into the store.
+2. Of each partition of session-events, one fact at a time is handed to the producer.
+3. When a broker has confirmed it, the next one follows. A fact that failed is sent again.
+4. Later, one batch deletes the confirmed facts from the store.
+
+So whoever sends a fact has seen the confirmation of all facts before it, or has taken over a store
+whose owner has. A worker that dies between steps 2 and 4, loads a snapshot or refolds the log
+repeats facts, and never leaves one out. Nothing waits in memory but the next READ_MAX facts.
+
+Step 3 runs on the producer's thread, so that a backlog does not wait for the poll loop; all else
+runs on the poll thread, for which `post` queues a job.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from ...log.door import Delivered, Producer
+from ...log.errors import AppendError, FoldlogError, LogFatal
+from ...log.partition import partition_for
+from ...schemas.facts import encode_fact
+from ...schemas.topics import SESSION_FACTS
+from .. import crash_points
+from ..advice.prices import PriceTable
+from ..facts.derive import fact_of
+from ..fold.sessions import FoldedEvent
+from ..store.partition_cache import PartitionCache
+from ..store.store import FactRow, Store
+
+READ_MAX = 64
+"""How many facts of a partition are read from the store at once."""
+
+RETRY_MS = 1_000
+"""Between two tries of a fact that a broker did not take."""
+
+
+class Add(Protocol):
+    """Adds to a counter (meter.py)."""
+
+    def __call__(self, name: str, *labels: str, by: float = 1) -> None: ...
+
+
+class FactRows:
+    """Derives facts for a partition's store. An event whose fact cannot be derived has none: that
+    is a bug, which is counted and logged once, and must not stop the worker."""
+
+    def __init__(self, prices: PriceTable, say: Callable[[str], None], add: Add) -> None:
+        self._prices, self._say, self._add = prices, say, add
+        self._has_failed = False
+
+    def __call__(self, event: FoldedEvent) -> FactRow | None:
+        try:
+            fact = fact_of(event.entry, event.before, event.views, event.ruling, self._prices)
+            if fact is None:
+                return None
+            return FactRow(fact.offset, fact.user_id, *encode_fact(fact))
+        except Exception as bug:
+            self._add("foldlog_facts_failed")
+            if not self._has_failed:
+                self._has_failed = True
+                kind = type(event.entry.event).__name__
+                self._say(
+                    f"session {event.entry.session_id}: the {kind} at offset "
+                    f"{event.entry.offset} has no fact ({type(bug).__name__}: {bug}). The session "
+                    "continues, but lists of sessions may be wrong. Please report this bug."
+                )
+            return None
+
+
+class _Lane:
+    """The facts of one partition on their way. One thread at a time uses `rows` and `confirmed`:
+    the producer's while `is_busy`, else the poll thread.
+
+    rows: the next facts; the first one is in flight while `is_busy`.
+    retry_at: in the clock's monotonic ms.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.rows: deque[FactRow] = deque()
+        self.confirmed: list[int] = []
+        self.is_busy = self.is_over = False
+        self.error = ""
+        self.retry_at = 0
+
+
+class FactSender:
+    """See the module docstring. partitions: the number of partitions of `session-facts`."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        partitions: int,
+        post: Callable[[Callable[[], None]], None],
+        monotonic_ms: Callable[[], int],
+        say: Callable[[str], None],
+        add: Add,
+    ) -> None:
+        self._producer, self._partitions = producer, partitions
+        self._post, self._now, self._say, self._add = post, monotonic_ms, say, add
+        self._lanes: dict[int, _Lane] = {}
+        self._is_failing = False
+
+    def send(self, owned: PartitionCache) -> None:
+        """Send the facts in the store of a partition, if none of them is in flight. Raises Corrupt
+        if they cannot be read."""
+        lane = self._lanes.get(owned.number)
+        if lane is None or lane.store is not owned.store:
+            self.stop(owned.number)
+            lane = self._lanes[owned.number] = _Lane(owned.store)
+            owned.facts_stored = owned.store.count_facts()
+        if lane.is_busy:
+            return
+        if lane.confirmed:
+            self._delete(lane, owned)
+        if not owned.facts_stored or self._now() < lane.retry_at:
+            return
+        lane.rows = lane.rows or deque(lane.store.facts(READ_MAX))
+        if lane.rows:
+            lane.is_busy, lane.error = True, ""
+            self._produce(lane, lane.rows[0])
+
+    def _delete(self, lane: _Lane, owned: PartitionCache) -> None:
+        crash_points.reach("facts.confirmed")
+        lane.store.delete_facts(lane.confirmed)
+        owned.facts_stored -= len(lane.confirmed)
+        self._add("foldlog_facts_sent", by=len(lane.confirmed))
+        self._is_failing = False
+        lane.confirmed = []
+
+    def stop(self, partition: int) -> None:
+        """Begin no more facts of a partition, whose store is closed next. A fact in flight may
+        still arrive; the next owner of the store sends it again."""
+        lane = self._lanes.pop(partition, None)
+        if lane is not None:
+            lane.is_over = True
+
+    def next_due_ms(self) -> int | None:
+        """Ms until a fact that failed is sent again, or None."""
+        waits = [lane.retry_at - self._now() for lane in self._lanes.values() if lane.error]
+        return max(0, min(waits)) if waits else None
+
+    # -- on the producer's thread, or on the poll thread for the first fact ------------------------
+
+    def _produce(self, lane: _Lane, row: FactRow) -> None:
+        def on_delivery(answer: Delivered | AppendError) -> None:
+            self._answered(lane, row, "" if isinstance(answer, Delivered) else str(answer))
+
+        place = partition_for(row.user_id, self._partitions)
+        try:
+            self._producer.append(
+                SESSION_FACTS,
+                row.user_id,
+                row.value,
+                row.headers,
+                partition=place,
+                on_delivery=on_delivery,
+            )
+        except LogFatal:  # the producer has reported it, and the worker ends
+            self._rest(lane, "")
+        except FoldlogError as error:
+            self._rest(lane, str(error))
+        else:
+            crash_points.reach("facts.sent")
+
+    def _answered(self, lane: _Lane, row: FactRow, error: str) -> None:
+        if error:
+            self._rest(lane, error)
+            return
+        lane.confirmed.append(row.offset)
+        lane.rows.popleft()
+        if lane.rows and not lane.is_over:
+            self._produce(lane, lane.rows[0])
+        else:
+            self._rest(lane, "")
+
+    def _rest(self, lane: _Lane, error: str) -> None:
+        """No fact of the lane is in flight any more: the poll thread goes on with it."""
+        self._post(lambda: self._rested(lane, error))
+
+    def _rested(self, lane: _Lane, error: str) -> None:
+        lane.is_busy, lane.error = False, error
+        if not error:
+            return
+        lane.retry_at = self._now() + RETRY_MS
+        if not self._is_failing and not lane.is_over:
+            self._is_failing = True
+            self._say(f"a fact was not sent yet; it is kept and sent again: {error}")
