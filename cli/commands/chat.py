@@ -397,7 +397,7 @@ def choose(edge: Edge, client: "LogClient", agent: str | None, lines: Lines) -> 
             f"user {client.user} has no session{of_agent} to continue. Nothing was sent. `foldlog "
             "chat` opens one, and `foldlog sessions` lists those of all users."
         )
-    print_list(rows, edge.prices, numbered=True)
+    print_list(rows, numbered=True)
     while True:
         text = lines.message(f"continue which? 1 to {len(rows)}, q to leave [1]: ")
         word = "q" if text is None else text.strip() or "1"

@@ -216,6 +216,7 @@ REFUSED_WITHOUT_EXTRAS = {
     "gateway": ("foldlog gateway", "gateway", []),
     "token": ("foldlog token", "gateway", []),
     "chat": ("foldlog chat", "terminal", []),
+    "fleet": ("foldlog fleet", "fleet", []),
 }
 
 

@@ -14,9 +14,6 @@ from ...processors.advice.prices import PICO_PER_USD, usd
 from .overview import Cell, named, series
 
 Json = dict[str, Any]
-STATUSES = {"working": "busy", "frozen": "frozen", "ended": "terminated"}
-"""The page's word for each status of the fleet that has another word there."""
-
 NO_DETAILS: Json = {
     "runs": [], "now": None, "turn_at": None, "waits": [], "failure": None, "status": "",
 }
@@ -33,7 +30,7 @@ def row(found: Json, own: Json | None) -> Json:
         "user": found["user_id"],
         "agent": found["agent"],
         "title": found["title"],
-        "status": _status(found, own, failure),
+        "status": _status(found, own, failure is not None),
         "turns": found["turn"],
         **(_used(found) if own["turn_at"] is None else {name: own[name] for name in USED}),
         "started_at": found["opened_at"],
@@ -63,16 +60,31 @@ def _used(found: Json) -> Json:
     }
 
 
-def _status(found: Json, own: Json, failure: Json | None) -> str:
-    if found["status"] in ("frozen", "ended"):
-        return STATUSES[found["status"]]
-    if found["approvals"]:
-        return "asks"
+def _status(found: Json, own: Json, failed: bool) -> str:
+    status = status_of(found)
+    if status == "busy" and own["status"] == "unserved":  # only the gateway knows who works
+        return "unserved"
+    return "failed" if status == "idle" and failed else status
+
+
+def status_of(found: Json) -> str:
+    """The word of `client.show.status_of` for a row of the fleet, which knows no workers: an open
+    turn without a worker is busy, too."""
+    if found["status"] == "frozen":
+        return "frozen"
     if found["doubts"]:
         return "doubt"
-    if own["status"] == "unserved":  # only the gateway knows which workers live
-        return "unserved"
-    return "failed" if failure else STATUSES.get(found["status"], found["status"])
+    if found["status"] == "ended":
+        return "terminated"
+    if found["approvals"]:
+        return "asks"
+    return "busy" if found["status"] == "working" else "idle"
+
+
+def has_failed(found: Json) -> bool:
+    """Whether the present turn failed, and nothing runs since."""
+    failed = found["failure"]
+    return failed is not None and failed["turn"] == found["turn"] and found["status"] == "idle"
 
 
 def _waits(found: Json, own: Json) -> list[Json]:
@@ -89,9 +101,9 @@ def _waits(found: Json, own: Json) -> list[Json]:
 
 def _failure(found: Json, own: Json) -> Json | None:
     """The failure of the present turn, if it failed and nothing else waits."""
-    failed = found["failure"]
-    if failed is None or failed["turn"] != found["turn"] or found["status"] != "idle":
+    if not has_failed(found):
         return None
+    failed = found["failure"]
     details = own["failure"]
     if details is not None and details["turn"] == failed["turn"]:
         return dict(details)
