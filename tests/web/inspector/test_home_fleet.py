@@ -4,12 +4,14 @@ they say so."""
 from dataclasses import replace
 
 import pytest
+from playwright.sync_api import expect
 
 from foldlog.producers import Sessions
 from foldlog.tests.fleet.answering import answering
-from foldlog.tests.kit.played import Played, settings_in
+from foldlog.tests.kit.played import Played, memory_log, settings_in
 from foldlog.tests.web.gateway.served import SECRET, served
-from foldlog.tests.web.inspector.sessions import asking, doubting
+from foldlog.tests.web.inspector.sessions import Place, asking, doubting
+from foldlog.tests.web.inspector.test_home import card
 from foldlog.tests.web.inspector.test_home_routes import as_user, charts, home, rows
 from foldlog.web.gateway import fleet_home
 from foldlog.web.gateway.fleet_home import NO_FLEET, FleetHome
@@ -140,3 +142,25 @@ def test_a_fleet_that_does_not_answer_is_asked_again_only_later(tmp_path, fleet,
     assert len(fleet.asked) == count + 1
     now += fleet_home.RETRY_S
     assert asked.home("ana", "", 10)["source"] == "fleet"
+
+
+def test_the_page_lives_on_the_fleet_and_says_when_it_does_not(tmp_path, page_at):
+    place = Place(memory_log(threaded=True), settings_in(tmp_path))
+    place.talk("talk", 1)
+    asking(place)
+    with answering(place.log) as fleet:
+        settings = replace(place.settings, fleet_url=fleet.url)
+        with served(place.log, settings, tmp_path / "gateway") as running:
+            page = page_at(f"{running.url}/")
+            page.get_by_role("heading", name="One session is waiting for you").wait_for()
+            note = page.get_by_role("note")
+            expect(note).to_have_count(0)
+            ask = card(page, "Allow charge? in charge it")
+            ask.get_by_role("button", name="Allow charge").click()
+            expect(ask).to_have_count(0)
+            page.get_by_role("link", name="By agent and model").click()
+            expect(page.get_by_text("turns that used it, and their time")).to_be_visible()
+            fleet.status = 503
+            page.goto(f"{running.url}/")
+            expect(note).to_contain_text("restores its tables; ask again soon, so this is what")
+            page.close()
