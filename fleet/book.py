@@ -1,4 +1,4 @@
-"""What a member of the fleet has done: facts folded, rows confirmed, and whether it may still write.
+"""What a member of the fleet has done: facts folded, rows confirmed; and whether it may write.
 
 Faust's own accounting is not used: it commits facts whose rows were not yet sent, and it skips
 records that it dropped while it started or restored. Here a partition of session-facts has one
@@ -72,12 +72,15 @@ class Book:
         self.goals[partition] = max(end, self.goals.get(partition, 0))
         return start
 
-    def revoke(self, partitions: set[int]) -> None:
-        """Partitions are no longer this member's."""
-        self.restored -= partitions
-        for partition in partitions:
-            self.next.pop(partition, None)
-            self.goals.pop(partition, None)
+    def stop_answering(self) -> None:
+        """A rebalance began."""
+        self.restored = frozenset()
+
+    def revoke(self) -> None:
+        """No partition is this member's any more: nothing is folded until `begin`."""
+        self.restored = frozenset()
+        self.next.clear()
+        self.goals.clear()
 
     def may_rewind(self, partition: int) -> bool:
         """Whether to seek back now: once for a hole, and again if that did not help in a second."""

@@ -10,13 +10,16 @@ producer: idempotent, so that a record that a broker received late cannot follow
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, RebalanceInProgressError
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from .book import Book, TooLate
 
 CONFIRM_S = 10.0
+SIGNS_OF_LIFE = ("Heartbeat", "SyncGroup")
+"""The requests with which the group restarts a member's session."""
+CONFIRMED = (0, RebalanceInProgressError.errno)
 
 
 class FleetThread(driver.AIOKafkaConsumerThread):
@@ -27,16 +30,17 @@ class FleetThread(driver.AIOKafkaConsumerThread):
         await super().on_start()
         book = cast(Book, cast(Any, self.app).book)
         coordinator = self._ensure_consumer()._coordinator
-        send = coordinator._do_heartbeat
+        send = coordinator._send_req
 
-        async def heartbeat() -> bool:
+        async def send_req(request: Any) -> Any:
             sent_at = book.now()
-            confirmed = bool(await send())
-            if confirmed:
+            response = await send(request)
+            is_sign = type(request).__name__.startswith(SIGNS_OF_LIFE)
+            if is_sign and response.error_code in CONFIRMED:
                 book.beat(sent_at)
-            return confirmed
+            return response
 
-        coordinator._do_heartbeat = heartbeat
+        coordinator._send_req = send_req
 
 
 class FleetConsumer(driver.Consumer):
@@ -56,26 +60,24 @@ class FleetConsumer(driver.Consumer):
         """Subscribe to topics and to all changelogs."""
         await super().subscribe({*topics, *self.app.tables.changelog_topics})
 
-    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """The group has confirmed the membership, as by a heartbeat."""
-        self._book.beat(self._book.now())
-        await super().on_partitions_assigned(assigned, generation_id)
-
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Commit, then forget the partitions. Rows that Kafka has not confirmed by then might follow
-        those of the next owner, so the process ends."""
+        """Commit, then forget the partitions. Rows that Kafka has not confirmed by then might
+        follow those of the next owner, so the process ends."""
+        self._book.stop_answering()
         await super().on_partitions_revoked(revoked)
+        self._book.revoke()
         if not await self._book.confirmed(CONFIRM_S):
             cast(Any, self.app).end("Kafka did not confirm the rows before a rebalance")
-        self._book.revoke({tp.partition for tp in self._facts(revoked)})
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
-        """Seek each partition of facts to the fact to fold next."""
+        """Seek each partition of facts to the fact to fold next. There is none before the tables of
+        the partition are restored."""
+        restored = self._book.restored
         committed = dict(await super().seek_to_committed())
-        places = self._facts(self.assignment())
+        places = [tp for tp in self._facts(self.assignment()) if tp.partition in restored]
         first = await self.earliest_offsets(*places)
         ends = await self.highwaters(*places)
-        for tp in places:
+        for tp in places if restored is self._book.restored else ():
             start = self._book.begin(tp.partition, committed.get(tp), first[tp], ends[tp])
             await self.seek(tp, start)
             committed[tp] = start

@@ -13,7 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 import faust
 from aiokafka import AIOKafkaConsumer
@@ -67,8 +67,8 @@ class FleetApp(faust.App):
         self.facts_topic = settings.topic(SESSION_FACTS)
         self.reach = CrashPoints(member.crash).reach
         super().__init__(f"{settings.topic_prefix}foldlog-fleet", **options(settings, member))
-        self.transport.Consumer = FleetConsumer
-        self.producer_transport.Producer = FleetProducer
+        transport: Any = self.transport
+        transport.Consumer, transport.Producer = FleetConsumer, FleetProducer
         self.stores = {name: self._fleet_table(name) for name in rows.TABLES}
         self._declare()
 
@@ -111,7 +111,7 @@ class FleetApp(faust.App):
             return
         if offset > following:
             if self.book.may_rewind(partition):
-                await self.consumer.rewind(partition)
+                await cast(FleetConsumer, self.consumer).rewind(partition)
             return
         self.reach("fact.read")
         self.book.demand_time()
@@ -151,7 +151,7 @@ class FleetApp(faust.App):
             if ticks >= STALL_TICKS:
                 ticks = 0
                 for partition in behind:
-                    await self.consumer.rewind(partition)
+                    await cast(FleetConsumer, self.consumer).rewind(partition)
 
     def _behind(self) -> list[int]:
         return [

@@ -55,7 +55,7 @@ class FleetPages(Pages):
             return text("ok")
         if self.routes is None:
             return unavailable("the member starts")
-        return self.routes.answer(path, dict(parse_qsl(query)))
+        return self.routes.answer(path, dict(parse_qsl(query, keep_blank_values=True)))
 
 
 class Routes:
@@ -77,7 +77,9 @@ class Routes:
             return unavailable(str(error))
         except Wrong as error:
             return text(f"400: {error}", 400)
-        return Answer(msgspec.json.encode(found), content_type=JSON) if type(found) is dict else found
+        if isinstance(found, dict):
+            return Answer(msgspec.json.encode(found), content_type=JSON)
+        return found
 
     def _found(self, path: list[str], query: Query) -> Json | Answer | None:
         match path:

@@ -23,7 +23,16 @@ from ..schemas.topics import Replication
 from .channels import Channel, channels_from, keys_text
 from .environment import HANDED
 from .errors import SettingsError
-from .setting_row import Row, base_url_of, fleet_url_of, path, store_url, utf8, variable_globs, whole
+from .setting_row import (
+    Row,
+    base_url_of,
+    fleet_url_of,
+    path,
+    store_url,
+    utf8,
+    variable_globs,
+    whole,
+)
 
 INLINE_LIMIT_BYTES = 64 * 1024
 """Larger content goes to the blob store, so that records stay small and replays fast."""
@@ -184,8 +193,8 @@ class Settings:
         rule="must be 16 or more ASCII characters, without spaces",
         is_secret=True,
     )] = None
-    """Token that the pages of workers and of the fleet require from other machines, 16 characters or
-    more.
+    """Token that the pages of workers and of the fleet require from other machines: 16 characters
+    or more.
     """
     user: Annotated[str, Row(
         test=is_id,

@@ -277,6 +277,11 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
     with ExitStack() as stack:
         end_gateway = stack.enter_context(gateway.child_gateway(edge, origins, port))
         end_fleet = stack.enter_context(child_fleet(edge))
+
+        def end_both() -> None:
+            end_gateway()
+            end_fleet()
+
         reload = None
         if first is not None:
             reloader = Reloader(agents, first, edge.settings.state_dir, note)
@@ -284,7 +289,7 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
         code = run_supervised(
             edge, ROLES, agents, None,
             watch=True, reload=reload, unreachable=partial(restart_broker, edge),
-            ending=lambda: (end_gateway(), end_fleet()),
+            ending=end_both,
         )
     if edge.settings.bootstrap_servers is None and code == 0:
         line("the worker has ended; Kafka runs on until `foldlog down`")

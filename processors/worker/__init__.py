@@ -12,5 +12,4 @@ log),
 The process around it: `assemble.py` (its parts), `worker_thread.py`, `host.py`, `start_lock.py`,
 `same_agents.py` and `supervise.py` (start, end, spare), `meter.py`, `metrics.py`, `pages.py`,
 `page_access.py` and `page_request.py` (what operators see), `wake_once.py` (one session, by hand).
-`rendezvous.py`, `faust_credentials.py` and `faust_logging.py` are `foldlog users`.
 """

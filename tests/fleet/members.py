@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.played import settings_in
 from foldlog.tests.kit.waiting import PATIENCE_S, until
 
-PARTITIONS = 4
+PARTITIONS = 6
+"""A multiple of three: Faust gives a third member nothing of four partitions."""
 
 
 class Member:
@@ -124,9 +126,10 @@ class Fleet:
     """An installation with facts and members."""
 
     def __init__(self, servers: str, directory: Path) -> None:
-        self.settings = settings_in(
-            directory, bootstrap_servers=servers, topic_prefix=unique_name("fleet") + "-",
-        )  # fmt: skip
+        here = settings_in(
+            directory, bootstrap_servers=servers, topic_prefix=unique_name("fleet") + "-"
+        )
+        self.settings = replace(here, partitions=PARTITIONS)
         self.log = open_log(self.settings)
         self.log.apply_topics(topics(PARTITIONS)).demand()
         self.members: dict[str, Member] = {}

@@ -28,7 +28,8 @@ from foldlog.schemas.topics import (
 def test_S2_1_events_are_retained_forever_and_never_compacted():
     by_name = {spec.name: spec.properties() for spec in topics(8)}
     assert list(by_name) == [
-        "session-events", "user-sessions", "user-tabs", "memory-events", "log-facts",
+        "session-events", "user-sessions", "session-facts", "fleet-sessions-changelog",
+        "fleet-inbox-changelog", "fleet-hours-changelog", "memory-events", "log-facts",
         "dlq.session-events",
     ]  # fmt: skip
     for name in (SESSION_EVENTS, "memory-events"):
@@ -44,7 +45,8 @@ def test_S2_2_every_topic_uses_the_brokers_clock():
 
 def test_topics_of_sessions_have_the_configured_number_of_partitions():
     assert {spec.name: spec.partitions for spec in topics(3)} == {
-        "session-events": 3, "user-sessions": 3, "user-tabs": 3, "memory-events": 3,
+        "session-events": 3, "user-sessions": 3, "session-facts": 3, "memory-events": 3,
+        "fleet-sessions-changelog": 3, "fleet-inbox-changelog": 3, "fleet-hours-changelog": 3,
         "log-facts": 1, "dlq.session-events": 1,
     }  # fmt: skip
 

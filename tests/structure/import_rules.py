@@ -17,6 +17,7 @@ ALLOWED_ROOMS: dict[str, tuple[str, ...]] = {
 for _room in SIDE_BY_SIDE:
     _others = set(SIDE_BY_SIDE) - {_room}
     ALLOWED_ROOMS[_room] = tuple(r for r in ALLOWED_ROOMS[_room] if r not in _others)
+ALLOWED_ROOMS["fleet"] = ("schemas", "log", "processors", "fleet")
 ALLOWED_ROOMS["client"] += (LOCAL,)
 ALLOWED_ROOMS["testing"] += (LOCAL,)
 ALLOWED_ROOMS["cli"] += (LOCAL,)
@@ -97,15 +98,15 @@ class Place(NamedTuple):
 
 PLACES = {
     "confluent_kafka": Place("log/", None),
-    "rocksdict": Place("processors/", 1),
+    "rocksdict": Place("", 2),  # the worker's store, and that of the fleet's tables
     "anthropic": Place("processors/effects/", 1),
     "httpx2": Place("processors/", 2),  # the transport of anthropic and mcp: errors, timeouts
     "mcp": Place("processors/outside/", 1),
     "mcp_types": Place("processors/outside/", 1),
     "anyio": Place("processors/outside/", 1),  # mcp's transports use it
-    "faust": Place("processors/worker/", 2),
-    "aiokafka": Place("processors/worker/", 1),  # Faust's client, for the type of a token
-    "mode": Place("processors/worker/", 1),
+    "faust": Place("fleet/", 4),
+    "aiokafka": Place("fleet/", 4),  # Faust's client
+    "mode": Place("fleet/", 1),
     "pydantic": Place("", None),  # arguments of tools, bodies of requests
     "pydantic_core": Place("processors/", 1),
     "agents": Place("adapters/", 1),  # the SDK of OpenAI, for its types alone

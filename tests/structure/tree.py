@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # The rooms in the order of their arrows: a room may import those before it.
 ROOM_ORDER = (
     "schemas", "log", "producers", "processors", "client", "reports",
-    "web", "upkeep", "adapters", "testing", "cli",
+    "web", "upkeep", "adapters", "testing", "fleet", "cli",
 )
 # Beside each other: none of them may import another one.
 SIDE_BY_SIDE = ("web", "upkeep", "adapters")
