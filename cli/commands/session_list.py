@@ -45,6 +45,9 @@ STATUSES = {
 }
 """The words for each status of --status."""
 
+OPEN = ("busy", "asks", "doubt", "unserved")
+"""The statuses of a session whose turn may still run."""
+
 RED, YELLOW, GREEN, DIM = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[2m"
 COLOURS = {
     "busy": GREEN, "asks": YELLOW, "doubt": RED, "unserved": RED, "frozen": RED, FAILED: RED,
@@ -239,7 +242,7 @@ def print_list(rows: Sequence[Listed], *, numbered: bool = False) -> None:
             "agent": row.line["agent"],
             "user": row.line["user_id"],
             "turn": row.line["turn"],
-            "cost": str(row.cost) if row.cost.picodollars or not row.cost.unpriced else "unknown",
+            "cost": _cost_text(row),
             "cached": None if row.input.saved is None else f"{row.input.saved:.0%}",
             "time": took(row.ms) if row.ms else None,
             "changed": ago(row.line["updated_at"], now),
@@ -257,6 +260,12 @@ def print_list(rows: Sequence[Listed], *, numbered: bool = False) -> None:
         return COLOURS.get(rows[number].status, "") if colours and column == "status" else ""
 
     table(shown, columns, style)
+
+
+def _cost_text(row: Listed) -> str | None:
+    if row.cost == Cost(0) and row.status in OPEN:  # the fleet learns it when the turn ends
+        return None
+    return str(row.cost) if row.cost.picodollars or not row.cost.unpriced else "unknown"
 
 
 def _fitted(
