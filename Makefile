@@ -1,5 +1,6 @@
 # foldlog: one target per task. `make` alone lists them.
-# Needs git, make and Python 3.11 or newer; everything else comes from requirements.lock.
+# Needs git, make and Python 3.11 or newer. `make setup` installs foldlog[all] from requirements.lock;
+# the targets that test or change the checkout add requirements-dev.lock.
 # To choose the interpreter: make setup PYTHON=python3.12. To pass arguments: make quick ARGS="-k wake".
 
 SHELL := /bin/sh
@@ -15,6 +16,8 @@ ARGS ?=
 # Every locked package is a wheel on Linux x86-64 and on macOS arm64 (Python 3.11 to 3.14);
 # elsewhere pip builds the missing ones (faust-streaming on Linux arm64) and needs a C compiler.
 PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet
+# A lock is complete, so pip resolves nothing. It would compile on one core; compileall follows.
+INSTALL_LOCK := $(PIP_INSTALL) --no-compile --no-deps --require-hashes -r
 
 # The optional compiled decoder of events, in the checkout. Nothing fails without it.
 BUILT_LOG := build/decoder/log
@@ -65,8 +68,8 @@ $(STAMP): requirements.lock pyproject.toml $(wildcard setup.py schemas/_decoder.
 	  "$$found" -m venv $(VENV); \
 	fi
 	@echo "setup: installing the packages of requirements.lock"
-	@$(PIP_INSTALL) --no-compile --require-hashes -r requirements.lock
-	@$(PY) -m compileall -q -j 0 $(VENV)/lib >/dev/null || true  # pip would use one core; some fail
+	@$(INSTALL_LOCK) requirements.lock
+	@$(PY) -m compileall -q -j 0 $(VENV)/lib >/dev/null || true  # some fail
 	@FOLDLOG_COMPILED=no $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	$(BUILD_DECODER)
 	@echo "setup: downloading a local Kafka, about 10 s"
@@ -74,6 +77,18 @@ $(STAMP): requirements.lock pyproject.toml $(wildcard setup.py schemas/_decoder.
 	  echo "setup: Kafka was not downloaded; foldlog up tries again, everything else works" >&2
 	@echo '$(CURDIR)' > $@
 	@echo "setup: done, the command is $(VENV)/bin/foldlog"
+
+# After each setup, which may have replaced the environment.
+DEV := $(VENV)/.foldlog-dev
+$(DEV): $(STAMP) requirements-dev.lock
+	@echo "setup: adding the tools of requirements-dev.lock"
+	@$(INSTALL_LOCK) requirements-dev.lock
+	@find $(VENV)/lib -name '*.py' -newer $(STAMP) -print0 | \
+	  xargs -0 -n 100 -P 4 $(PY) -m compileall -q >/dev/null || true
+	@touch $@
+
+.PHONY: tools
+tools: setup $(DEV)
 
 .PHONY: accelerate
 accelerate: setup ## build the optional compiled decoder of events again
@@ -84,7 +99,7 @@ CHECK_TYPES = mkdir -p .mypy_cache/root && ln -sfn ../.. .mypy_cache/root/foldlo
 # One process compiles all files before four import them. The tests start hundreds of processes more,
 # which read the compiled files, also where the environment (a container's) asks for none.
 .PHONY: test
-test: setup ## run every test, with a real broker of its own, and the type checker (the gate)
+test: tools ## run every test, with a real broker of its own, and the type checker (the gate)
 	@unset PYTHONDONTWRITEBYTECODE; \
 	mkdir -p build; { $(CHECK_TYPES); } >build/types.log 2>&1 & types=$$!; \
 	$(PY) -m pytest --collect-only -qq -n 0 $(ARGS) >/dev/null & compiled=$$!; \
@@ -94,7 +109,7 @@ test: setup ## run every test, with a real broker of its own, and the type check
 	exit $$tests
 
 .PHONY: quick
-quick: setup ## run the fast tests: no broker, no killed processes, seconds
+quick: tools ## run the fast tests: no broker, no killed processes, seconds
 	$(PY) -m pytest -m "not broker and not crash" $(ARGS)
 
 .PHONY: run
@@ -112,21 +127,21 @@ $(PEERS): bench/peers.lock | setup
 
 # Without the peers (no network) the other benches still run, and these report what is missing.
 .PHONY: bench
-bench: setup ## measure ratios against baselines of the same run; writes bench/results.json
+bench: tools ## measure ratios against baselines of the same run; writes bench/results.json
 	@$(MAKE) --no-print-directory $(PEERS) || \
 	  echo "bench: the peers were not installed, their figures are omitted; make bench tries again" >&2
 	$(PY) -m foldlog.bench $(ARGS)
 
 .PHONY: search
-search: setup ## run seeded simulations; prints how often each row and fault was exercised
+search: tools ## run seeded simulations; prints how often each row and fault was exercised
 	$(PY) -m foldlog.tests.simulation $(ARGS)
 
 .PHONY: states
-states: setup ## search every state of a small system; prints their number and what is violated
+states: tools ## search every state of a small system; prints their number and what is violated
 	$(PY) -m foldlog.tests.states $(ARGS)
 
 .PHONY: soak
-soak: setup ## kill -9 at every named crash point, repeatedly, on a real broker
+soak: tools ## kill -9 at every named crash point, repeatedly, on a real broker
 	$(PY) -m foldlog.tests.soak $(ARGS)
 
 # Packages for other projects' tests, in addition to the product's packages, never replacing them.
@@ -137,33 +152,34 @@ $(SDK): tests/adapters/sdk.lock | setup
 	@touch $@
 
 .PHONY: adapter
-adapter: setup $(SDK) ## run the OpenAI Agents SDK's own tests with our session instead of theirs
+adapter: tools $(SDK) ## run the OpenAI Agents SDK's own tests with our session instead of theirs
 	PYTHONPATH=$(CURDIR)/$(SDK) $(PY) -m foldlog.tests.adapters $(ARGS)
 
 .PHONY: docs
-docs: setup ## write the generated tables into docs/
+docs: tools ## write the generated tables into docs/
 	$(PY) -m foldlog.docs $(ARGS)
 
 .PHONY: recording
-recording: setup ## record the killed worker of the README from a real run
+recording: tools ## record the killed worker of the README from a real run
 	$(PY) -m foldlog.docs.recording
 
 .PHONY: screenshot
-screenshot: setup ## photograph the inspector for README and docs, in a real browser
+screenshot: tools ## photograph the inspector for README and docs, in a real browser
 	$(PY) -m foldlog.docs.screenshot
 
 .PHONY: lint
-lint: setup ## ruff and mypy
+lint: tools ## ruff and mypy
 	$(VENV)/bin/ruff check . $(ARGS)
 	$(CHECK_TYPES)
 
 # Maintainers only. uv keeps the pins that still fit; `make lock ARGS=--upgrade` upgrades them.
+LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(PY) -m uv pip compile --quiet --universal \
+  --generate-hashes --python-version 3.11 $(ARGS)
 .PHONY: lock
-lock: setup ## resolve pyproject.toml into requirements.lock again
+lock: setup ## resolve pyproject.toml into requirements.lock and requirements-dev.lock again
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PIP_INSTALL) uv
-	UV_CUSTOM_COMPILE_COMMAND="make lock" $(PY) -m uv pip compile --quiet --universal \
-	  --generate-hashes --all-extras --python-version 3.11 $(ARGS) \
-	  --output-file requirements.lock pyproject.toml
+	$(LOCK) --extra all --group build --output-file requirements.lock pyproject.toml
+	$(LOCK) --group dev --constraints requirements.lock --output-file requirements-dev.lock
 
 .PHONY: lock-peers
 lock-peers: setup ## resolve bench/peers.in into bench/peers.lock again

@@ -17,6 +17,7 @@ import click
 from ..client import installation
 from ..log import LogUnreachable, Settings, open_log
 from ..log.door import Log
+from ..log.extras import demand
 from ..schemas.origin import Origin, Proof, Recorder
 from .terminal.printing import note
 from .terminal.progress import Bar
@@ -79,6 +80,11 @@ class Edge:
     def connected(self) -> Settings:
         """The settings with the broker's address. Raises LogUnreachable."""
         return installation.connected(self.settings)
+
+    def demand(self, *extras: str) -> None:
+        """Raise ExtraMissing, unless these extras of the package are installed. The running command
+        needs them."""
+        demand(click.get_current_context().command_path, *extras)
 
     @property
     def elsewhere(self) -> Settings:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..log import LogUnreachable, Settings, environment
+from ..log.extras import command, is_installed
 from ..log.settings import FLUSHED, unknown_variables
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ def bootstrap_servers(settings: Settings) -> str:
         raise LogUnreachable(str(error)) from error
     status = broker.status()
     if status.state is None and status.pid is None:
+        if not is_installed("local"):
+            raise LogUnreachable(
+                "no Kafka is configured, and the local one is not installed here. Set "
+                f"KAFKA_BOOTSTRAP_SERVERS, or run {command('local')} and `foldlog up`."
+            )
         raise LogUnreachable(
             "no Kafka is configured, and no local one is running. Run `foldlog up` (or "
             "`foldlog dev` for everything), or set KAFKA_BOOTSTRAP_SERVERS."

@@ -28,7 +28,7 @@ def ledger_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
             for turn, of_turn in turns(rows)
         ],
         "total": {**sum_json(rows), **cost_json(whole)},
-        "caching": caching_json(ledger, table),
+        "caching": caching_json(saving_of(ledger, table)),
         "unpriced_models": sorted({row.model for row in rows if table.cost(row) is None}),
         "prices": table.version,
     }
@@ -50,11 +50,10 @@ def saving_of(ledger: LedgerView, table: PriceTable) -> InputCost:
     return input_cost(ledger.spent, table)
 
 
-def caching_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
+def caching_json(cost: InputCost) -> dict[str, Any]:
     """The share of the input cost that prompt caching saved. It is below 0 if caching cost more,
     and null if no input has a known price.
     """
-    cost = saving_of(ledger, table)
     return {
         "input_usd": usd(cost.paid),
         "input_uncached_usd": usd(cost.uncached),

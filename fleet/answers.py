@@ -99,7 +99,7 @@ def values_of(parts: Iterable[Json]) -> Values:
 
 def cell(row: HourRow) -> Json:
     """The sums of a cell. failures: the number of failed turns; reasons: the same by reason. p50,
-    p95: ms, or None without turns."""
+    p95: ms, or None without turns. times: turns by bucket of their time (rows.py)."""
     return {
         "turns": row.turns,
         "failures": sum(row.failures.values()),
@@ -109,6 +109,7 @@ def cell(row: HourRow) -> Json:
         "unpriced": row.unpriced,
         "p50": percentile(row.times, 0.5),
         "p95": percentile(row.times, 0.95),
+        "times": {str(bucket): count for bucket, count in row.times.items()},
         "damaged": row.damaged,
     }
 

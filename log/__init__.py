@@ -2,6 +2,7 @@
 
 Read in this order:
     errors.py     the errors, named by what the caller must do next
+    extras.py     the extras of the package, and the refusal of what needs a missing one
     door.py       the protocols: Producer, Reader, GroupReader, Log
     access.py     the rights that each role needs on a cluster with an authorizer
     settings.py   the settings, in one frozen object, and the source of each setting

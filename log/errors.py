@@ -13,6 +13,7 @@
      |  + LogCut           records that must be folded were deleted from the log
      + RecordTooLarge  the broker would reject the record; nothing was produced
      + SettingsError   a setting is missing, misspelt or out of range
+     |  + ExtraMissing     a part of the package is not installed (extras.py)
      + TopicMismatch   a topic is not what the installation needs; nothing was changed
      |  + TopicMissing     it does not exist
      + LogFatal        this producer or reader is finished: end the process, the log is safe

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from .errors import SettingsError
+from .extras import demand
 from .objects import CHUNK_BYTES, INCOMING, ObjectsAway, StoredObject, checked_name
 
 if TYPE_CHECKING:
@@ -263,14 +264,10 @@ class RemoteObjects:
 
 
 def _opened(url: str) -> "ObjectStore":
-    try:
-        from obstore.exceptions import BaseError
-        from obstore.store import MemoryStore, from_url
-    except ImportError as error:
-        raise SettingsError(
-            "blobs: an object store needs the package obstore. Nothing was changed. Run "
-            "`pip install 'foldlog[s3]'`, or set a directory."
-        ) from error
+    demand("an object store for blobs", "s3")
+    from obstore.exceptions import BaseError
+    from obstore.store import MemoryStore, from_url
+
     if url.startswith("memory:"):
         with _guard:
             return _memory_stores.setdefault(url, MemoryStore())

@@ -397,7 +397,7 @@ def choose(edge: Edge, client: "LogClient", agent: str | None, lines: Lines) -> 
             f"user {client.user} has no session{of_agent} to continue. Nothing was sent. `foldlog "
             "chat` opens one, and `foldlog sessions` lists those of all users."
         )
-    print_list(rows, edge.prices, numbered=True)
+    print_list(rows, numbered=True)
     while True:
         text = lines.message(f"continue which? 1 to {len(rows)}, q to leave [1]: ")
         word = "q" if text is None else text.strip() or "1"
@@ -442,6 +442,8 @@ def chat_command(
             f"SESSION: {why_not_an_id('the name of a session', session)}. Nothing was sent. "
             "Type a message in the chat, or send it with `foldlog send SESSION TEXT`."
         )
+    if sys.stdin.isatty() or sys.stdout.isatty():
+        edge.demand("terminal")
     client = edge.client(user)
     client.channel = "chat"
     if resume:

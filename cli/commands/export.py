@@ -45,6 +45,7 @@ def export_command(
         raise click.UsageError(
             f"--format {name} takes one SESSION, and {len(session_ids)} were given."
         )
+    edge.demand(*FORMATS[name].extras)
     contents = Contents(edge.client().read_blob)
     with Bar("export", "records") as bar:
         counts = FORMATS[name].write(

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import click
 
+from ...log.extras import command, is_installed
 from ...log.made import demand_topics
 from ..edge import Edge, example, pass_edge
 from ..terminal.log_lines import to_stderr
@@ -37,6 +38,7 @@ def fleet_command(
     its own directory (FOLDLOG_FLEET_DIR), and each answers for all. No worker and no gateway needs
     it. SIGTERM or Ctrl-C ends it with exit code 0.
     """
+    edge.demand("fleet")
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True)
     if until_eof:
         threading.Thread(target=end_at_eof, daemon=True).start()
@@ -52,8 +54,13 @@ def fleet_command(
 @contextmanager
 def child_fleet(edge: Edge) -> Iterator[Callable[[], None]]:
     """A member of the fleet of the same installation, which ends with the block or with this
-    process. Yields a function that makes it end earlier, and returns at once.
+    process. Yields a function that makes it end earlier, and returns at once. Without the extra
+    there is none, which one line says.
     """
-    command = [sys.executable, "-m", "foldlog.cli", *edge.flags, "fleet", "--until-eof"]
-    with restarting(command, what="the fleet") as end:
+    if not is_installed("fleet"):
+        note(f"no fleet is started, it is not installed here: {command('fleet')}")
+        yield lambda: None
+        return
+    member = [sys.executable, "-m", "foldlog.cli", *edge.flags, "fleet", "--until-eof"]
+    with restarting(member, what="the fleet") as end:
         yield end

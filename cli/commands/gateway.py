@@ -102,6 +102,7 @@ def gateway_command(
     their own sessions; without it, the gateway is in development mode: on loopback only, and for
     one person. SIGTERM or Ctrl-C ends it with exit code 0.
     """
+    edge.demand("gateway")
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True, as_json=log_json)
     if until_eof:
         threading.Thread(target=end_at_eof, daemon=True).start()
@@ -310,6 +311,7 @@ def token_command(edge: Edge, user: str | None, life_s: int) -> int:
 
     It is signed with FOLDLOG_GATEWAY_SECRET; the gateway must have the same secret.
     """
+    edge.demand("gateway")
     from ...producers.checks import an_id
     from ...web.gateway.access import token_for
 

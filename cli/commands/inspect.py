@@ -39,7 +39,7 @@ from .context import note_if_not_written, print_context
 from .decide import exactly
 from .replay_bundle import bundle_option
 from .run import agent_option, run_wake
-from .session_list import STATUSES, TimeParam, Wanted, listed, print_list
+from .session_list import STATUSES, TimeParam, Wanted, find_listed, print_list
 
 if TYPE_CHECKING:
     from ...client.session_fold import SessionFold
@@ -79,9 +79,10 @@ def sessions_command(
 ) -> None:
     """List the sessions.
 
-    The most recently changed come first. The column `time` is the time that the turns took, without
-    waits for people; `cached` is the share of the input cost that prompt caching saved. --status
-    takes one of these words:
+    The most recently changed come first. The list comes from the fleet, within a second of a
+    change; without a fleet the log is folded. The column `time` is the time that the turns took,
+    without waits for people; `cached` is the share of the input cost that prompt caching saved.
+    --status takes one of these words:
 
     \b
     idle        no turn runs
@@ -93,19 +94,15 @@ def sessions_command(
     frozen      a record cannot be read
     terminated  the session was ended (shown as `ended`)
     """
-    prices = edge.prices
-    client = edge.client()
-    everything = client.everything()
     wanted = Wanted(user, agents, statuses, since_ms or 0)
-    rows = list(listed(everything, wanted, prices, client.read_blob))
+    rows, total = find_listed(edge, wanted)
     if as_json:
         for row in rows:
-            emit(row.json(prices))
+            emit(row.json())
         return
-    print_list(rows, prices)
+    print_list(rows)
     if rows:
         return
-    total = sum(views.turn.known for views in everything.sessions.values())
     if not total:
         note("no sessions yet: `foldlog chat` opens one")
     elif user is not None and not (statuses or agents or since_ms):

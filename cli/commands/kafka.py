@@ -48,6 +48,8 @@ def up_command(edge: Edge, brokers: str | None, prepare: bool, as_json: bool) ->
     --brokers 3, three brokers replicate the log. Kill one to see what happens; this command starts
     it again. They need 0.5 GB of memory.
     """
+    if prepare or edge.settings.bootstrap_servers is None:
+        edge.demand("local")
     if prepare:
         from ...local.kafka import prepare as prepare_local
 

@@ -244,6 +244,7 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
     from .fleet import child_fleet
     from .reload import Reloader, load
 
+    edge.demand("gateway", *(() if edge.settings.bootstrap_servers else ("local",)))
     first = load(agents) if agents else None
     if first is not None and first.error:
         if first.trace:
@@ -321,6 +322,7 @@ def demo_command(edge: Edge, directory: Path | None) -> int:
     The agent works on DIRECTORY (default: this one), in a temporary installation that is deleted
     afterwards. Its worker is killed twice; at the end every view is refolded and compared.
     """
+    edge.demand("local")
     from ..edge import local_errors
     from . import demo
 

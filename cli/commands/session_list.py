@@ -11,16 +11,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ...client.fleet import FleetUnavailable, find_fleet
 from ...client.show import Everything, summaries
-from ...client.spending import caching_json, cost_json, saving_of, session_cost
+from ...client.spending import TOKENS, caching_json, cost_json, saving_of, session_cost
+from ...log.partition import partition_for
+from ...processors.advice.prices import Cost, InputCost, input_cost
+from ...processors.fold.projections.ledger import Spent
+from ...web.inspector import fleet_rows
 from ...web.inspector.cards import Card
-from ..terminal.printing import brief, has_styles, table
+from ..terminal.printing import brief, has_styles, note, table
 from ..terminal.turn_meter import took
 
 if TYPE_CHECKING:
-    from ...processors.advice.prices import Cost, PriceTable
+    from ...client.fleet import FleetClient
+    from ...processors.advice.prices import PriceTable
     from ...processors.fold.views import SessionViews
     from ...schemas.events.parts import ReadBlob
+    from ..edge import Edge
+
+PAGE = 5_000
+"""The sessions in one answer of the fleet, which is its most."""
 
 FAILED = "failed"
 STATUSES = {
@@ -34,6 +44,9 @@ STATUSES = {
     FAILED: "failed",
 }
 """The words for each status of --status."""
+
+OPEN = ("busy", "asks", "doubt", "unserved")
+"""The statuses of a session whose turn may still run."""
 
 RED, YELLOW, GREEN, DIM = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[2m"
 COLOURS = {
@@ -59,23 +72,24 @@ class Wanted(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """One session of the list. `ms`: how long its turns took, without waits for people."""
+    """One session of the list. `ms`: how long its turns took, without waits for people. `input`:
+    the cost of its input, with and without caching."""
 
     line: dict[str, Any]
     status: str
     title: str
     ms: int
-    cost: "Cost"
-    views: "SessionViews"
+    cost: Cost
+    input: InputCost
 
-    def json(self, prices: "PriceTable") -> dict[str, Any]:
+    def json(self) -> dict[str, Any]:
         """The row of `sessions --json`. If the last turn failed, `status` is idle, and the field
         `failed` says so.
         """
         return {
             **self.line,
             **cost_json(self.cost),
-            "caching": caching_json(self.views.ledger, prices),
+            "caching": caching_json(self.input),
             "title": self.title,
             "turns_ms": self.ms,
             "failed": self.status == FAILED,
@@ -102,7 +116,77 @@ def listed(
         status = FAILED if is_failed else line["status"]
         if not wanted.statuses or status in wanted.statuses or line["status"] in wanted.statuses:
             cost = session_cost(views.ledger, prices)
-            yield Listed(line, status, card.title, card.in_turns_ms, cost, views)
+            saving = saving_of(views.ledger, prices)
+            yield Listed(line, status, card.title, card.in_turns_ms, cost, saving)
+
+
+def find_listed(edge: "Edge", wanted: Wanted) -> tuple[list[Listed], int]:
+    """The sessions that pass the filters, most recently changed first, and the number of all
+    sessions: from the fleet, otherwise from a fold of the log, with the reason on stderr."""
+    fleet, why = find_fleet(edge.settings), "no fleet runs here"
+    if fleet is not None and "unserved" in wanted.statuses:
+        why = "the fleet knows no workers"
+    elif fleet is not None:
+        try:
+            rows = list(_from_fleet(fleet, wanted, edge.prices, edge.settings.partitions))
+            return rows, fleet.sessions(limit=1)["total"]
+        except FleetUnavailable as error:
+            why = str(error)
+    note(f"{why}, so the log is folded")
+    client = edge.client()
+    everything = client.everything()
+    rows = list(listed(everything, wanted, edge.prices, client.read_blob))
+    return rows, sum(views.turn.known for views in everything.sessions.values())
+
+
+def _from_fleet(
+    fleet: "FleetClient", wanted: Wanted, prices: "PriceTable", partitions: int
+) -> Iterator[Listed]:
+    for found in _asked(fleet, wanted):
+        line, status = _line(found, partitions)
+        is_wanted = not wanted.statuses or {status, line["status"]} & {*wanted.statuses}
+        if is_wanted and (not wanted.agents or found["agent"] in wanted.agents):
+            cost, saving = _cost(found), _input(found, prices)
+            yield Listed(line, status, found["title"], found["ms"], cost, saving)
+
+
+def _asked(fleet: "FleetClient", wanted: Wanted) -> Iterator[dict[str, Any]]:
+    after: str | None = ""
+    while after is not None:
+        page = fleet.sessions(wanted.user, limit=PAGE, after=after)
+        for found in page["sessions"]:
+            if found["changed_at"] < wanted.since_ms:
+                return
+            yield found
+        after = page["next"]
+
+
+def _line(found: dict[str, Any], partitions: int) -> tuple[dict[str, Any], str]:
+    """The line as `client.show.summary`, and the status that is shown."""
+    status = fleet_rows.status_of(found)
+    names = ("session_id", "user_id", "agent", "phase", "project_id", "turn")
+    line = {
+        **{name: found[name] for name in names}, "status": status,
+        "updated_at": found["changed_at"],
+        "partition": partition_for(found["session_id"], partitions),
+    }
+    return line, FAILED if status == "idle" and fleet_rows.has_failed(found) else status
+
+
+def _cost(found: dict[str, Any]) -> Cost:
+    used = found["usage"].values()
+    return Cost(sum(u["picodollars"] for u in used), sum(u["unpriced"] for u in used))
+
+
+def _input(found: dict[str, Any], prices: "PriceTable") -> InputCost:
+    return input_cost(
+        (
+            Spent(turn=0, step=0, attempt=1, outcome="complete", model=model, response_id="",
+                  offset=0, **{name: used[name] for name in TOKENS})
+            for model, used in found["usage"].items()
+        ),
+        prices,
+    )
 
 
 class TimeParam(click.ParamType):
@@ -143,9 +227,7 @@ def ago(at_ms: int, now_ms: int) -> str:
     return "just now"
 
 
-def print_list(
-    rows: Sequence[Listed], prices: "PriceTable", *, numbered: bool = False
-) -> None:
+def print_list(rows: Sequence[Listed], *, numbered: bool = False) -> None:
     """Print the sessions as a table.
 
     On a terminal it has colours, and titles that fit the width.
@@ -160,8 +242,8 @@ def print_list(
             "agent": row.line["agent"],
             "user": row.line["user_id"],
             "turn": row.line["turn"],
-            "cost": str(row.cost) if row.cost.picodollars or not row.cost.unpriced else "unknown",
-            "cached": _saved(row, prices),
+            "cost": _cost_text(row),
+            "cached": None if row.input.saved is None else f"{row.input.saved:.0%}",
             "time": took(row.ms) if row.ms else None,
             "changed": ago(row.line["updated_at"], now),
         }
@@ -180,6 +262,12 @@ def print_list(
     table(shown, columns, style)
 
 
+def _cost_text(row: Listed) -> str | None:
+    if row.cost == Cost(0) and row.status in OPEN:  # the fleet learns it when the turn ends
+        return None
+    return str(row.cost) if row.cost.picodollars or not row.cost.unpriced else "unknown"
+
+
 def _fitted(
     rows: Sequence[Mapping[str, Any]], columns: list[str], width: int
 ) -> tuple[list[str], int]:
@@ -194,8 +282,3 @@ def _fitted(
         if rows and room() < TITLE_CHARS_MIN:
             columns = [column for column in columns if column != name]
     return columns, min(TITLE_CHARS, max(TITLE_CHARS_MIN // 2, room() if rows else 0))
-
-
-def _saved(row: Listed, prices: "PriceTable") -> str | None:
-    saved = saving_of(row.views.ledger, prices).saved
-    return None if saved is None else f"{saved:.0%}"

@@ -12,13 +12,12 @@ from datetime import date, datetime, time as clock, timedelta
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...client.printable import shown
 from ...reports.exports.blocks import Contents
-from ...reports.exports.duck import BadQuery, Database, Result
 from ...reports.exports.table_files import write_tables
 from ...reports.exports.tables import BY_NAME, TABLES
 from ..edge import Edge, example, json_option, pass_edge
@@ -26,6 +25,9 @@ from ..terminal.printing import emit, json_line, line, note, table
 from ..terminal.progress import Bar
 from .export import note_missing
 from .replay_bundle import bundle_option
+
+if TYPE_CHECKING:
+    from ...reports.exports.duck import Result
 
 ROWS_SHOWN = 100
 """The default of --rows: a screen or two."""
@@ -63,6 +65,9 @@ def sql_command(
     if list_tables or query is None:
         _list(as_json)
         return
+    edge.demand("sql")
+    from ...reports.exports.duck import BadQuery, Database
+
     contents = Contents(edge.client().read_blob)
     table_names = named_tables(query)
     with Database() as database:
@@ -100,7 +105,7 @@ def _list(as_json: bool) -> None:
             line(f"  {column.name:20} {column.type:16} {column.description}")
 
 
-def _print(result: Result, as_json: bool, rows: int) -> None:
+def _print(result: "Result", as_json: bool, rows: int) -> None:
     names = unique(result.columns)
     dicts = (dict(zip(names, map(plain, row), strict=True)) for row in result.rows)
     if as_json:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...log.errors import FoldlogError, Parked
+from ...log.errors import Parked
 from ..mcp_server import McpServer
 from .call_failures import Rejected, Unreachable
 from .definitions import ListedTool, definition_hash, definitions_of, printable
@@ -68,17 +68,6 @@ class Condition(NamedTuple):
 def in_words(condition: Condition) -> str:
     """The state of a connection, for people."""
     return WORDS[condition.state].format(why=condition.why, tools=condition.tools)
-
-
-
-class MissingExtra(FoldlogError):
-    """An agent has MCP servers, but the package `mcp` is not installed. Install `foldlog[mcp]`."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "an agent has MCP servers, but the package for them is not installed. Install the "
-            "extra, as in `pip install 'foldlog[mcp]'`"
-        )
 
 
 class OutcomeUnknown(Parked):

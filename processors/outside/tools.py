@@ -19,12 +19,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
+from ...log.extras import demand
 from ..agent import Agent
 from ..mcp_server import McpServer
 from ..tools.tool import ALWAYS, RARE, Tool, ToolContext, ToolFailed
 from .arguments import OutsideArguments
 from .call_failures import Rejected, Unreachable
-from .connection import CLOSE_S, Condition, Connection, MissingExtra
+from .connection import CLOSE_S, Condition, Connection
 from .definitions import Definition, Definitions, ListedTool, definitions_of
 from .results import text_of, value_of
 
@@ -95,8 +96,7 @@ def tool_of(server: McpServer, definition: Definition, call: Call) -> Tool:
 class OutsideTools:
     """The MCP servers of a worker's agents. The worker calls `begin` once and `close` once.
 
-    directory: where lists of tools are stored for later processes. Raises MissingExtra if an agent
-    has servers but the package `mcp` is not installed.
+    directory: where lists of tools are stored for later processes.
     """
 
     def __init__(
@@ -115,13 +115,13 @@ class OutsideTools:
 
     def begin(self) -> tuple[Agent, ...]:
         """Connect to the MCP servers, read their lists of tools,
-        and return the agents with these tools added."""
+        and return the agents with these tools added. Raises ExtraMissing."""
         servers: list[McpServer] = []
         for agent in self._agents:
             servers += [server for server in agent.mcp if server not in servers]
         if not servers:
             return self._agents
-        _demand_mcp()
+        demand("an agent with MCP servers", "mcp")
         self._directory.mkdir(parents=True, exist_ok=True)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="mcp", daemon=True)
@@ -202,13 +202,6 @@ class OutsideTools:
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
         return call
-
-
-def _demand_mcp() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("mcp") is None:
-        raise MissingExtra
 
 
 def _place(server: McpServer) -> str:

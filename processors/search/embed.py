@@ -3,22 +3,24 @@
 HashedEmbedder hashes words and parts of words, so that inflected, misspelt and compound words get
 similar vectors. It does not know meanings: `car` and `automobile` are as far apart as any two
 words. With the extra `embeddings` the default is word_vectors.py, which knows related words. Only
-this file imports numpy, when the first vector is computed.
+this file imports numpy, which the extra installs: it compares vectors faster.
 """
 
+import math
+from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import chain
+from operator import mul
+from typing import Any, Protocol
 from zlib import crc32
 
 from ...log.errors import FoldlogError, SettingsError
 from .formula import VECTOR_DISTANCE_MAX
 from .word_vectors import WordVectors, installed
 from .words import STOP_WORDS, is_unspaced, pieces
-
-if TYPE_CHECKING:
-    import numpy as np
 
 DIMENSIONS = 512  # 2 KiB a document; the cosine of an unrelated pair is about 1 / sqrt(512) = 0.04
 _GRAMS = (3, 4)  # characters; with spaces around the word, so that its start and end matter
@@ -59,22 +61,21 @@ class HashedEmbedder:
     name = "hashed-1"
     dimensions = DIMENSIONS
 
-    def embed(self, texts: list[str]) -> "np.ndarray":
-        """Vectors of shape (len(texts), dimensions), float32, of length 1;
-        zeros for a text without words."""
-        import numpy as np
+    def embed(self, texts: list[str]) -> list[list[float]]:
+        """A vector of DIMENSIONS numbers per text, of any length; zeros for a text without words.
+        """
+        return [_hashed(text) for text in texts]
 
-        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        for row, text in enumerate(texts):
-            words = pieces(text)
-            words = [word for word in words if word not in STOP_WORDS] or words
-            counts: dict[str, int] = {}
-            for word in words:
-                counts[word] = counts.get(word, 0) + 1
-            for word, count in counts.items():
-                places, weights = _features(word)
-                np.add.at(vectors[row], places, weights * (1 + np.log(count)))
-        return unit(vectors)
+
+def _hashed(text: str) -> list[float]:
+    words = pieces(text)
+    words = [word for word in words if word not in STOP_WORDS] or words
+    vector = [0.0] * DIMENSIONS
+    for word, count in Counter(words).items():
+        times = 1 + math.log(count)
+        for place, weight in _features(word):
+            vector[place] += weight * times
+    return vector
 
 
 def load_embedder(name: str | None) -> Embedder:
@@ -110,10 +111,8 @@ def load_embedder(name: str | None) -> Embedder:
 
 
 @lru_cache(_WORDS_CACHED)
-def _features(word: str) -> tuple["np.ndarray", "np.ndarray"]:
+def _features(word: str) -> tuple[tuple[int, float], ...]:
     """The buckets of a word and its parts, and the weight that each adds to its bucket."""
-    import numpy as np
-
     padded = f" {word} "
     grams = [
         padded[at : at + size]
@@ -121,22 +120,13 @@ def _features(word: str) -> tuple["np.ndarray", "np.ndarray"]:
         for at in range(len(padded) - size + 1)
         if not is_unspaced(word)
     ]
-    names = [f"w:{word}", *(f"g:{gram}" for gram in grams)]
-    hashes = np.array([crc32(name.encode()) for name in names], dtype=np.uint32)
-    each = _GRAMS_WEIGHT / np.sqrt(len(grams)) if grams else 0.0
-    weights = np.full(len(names), each, dtype=np.float32)
-    weights[0] = _WORD_WEIGHT
-    signs = np.where(hashes >> 31, np.float32(1), np.float32(-1))
-    return (hashes & 0x7FFFFFFF) % DIMENSIONS, weights * signs
+    each = _GRAMS_WEIGHT / math.sqrt(len(grams)) if grams else 0.0
+    weighed = [(f"w:{word}", _WORD_WEIGHT), *((f"g:{gram}", each) for gram in grams)]
+    return tuple(_bucket(crc32(name.encode()), weight) for name, weight in weighed)
 
 
-def unit(vectors: Any) -> "np.ndarray":
-    """Scales vectors to length 1, as float32; a vector of length 0 stays unchanged."""
-    import numpy as np
-
-    vectors = np.asarray(vectors, dtype=np.float32)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, np.float32(1))
+def _bucket(hashed: int, weight: float) -> tuple[int, float]:
+    return (hashed & 0x7FFFFFFF) % DIMENSIONS, weight if hashed >> 31 else -weight
 
 
 def blobs_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
@@ -144,28 +134,37 @@ def blobs_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
 
     Raises EmbedderFailed if the embedder raises an error or violates its protocol.
     """
-    import numpy as np
-
     try:
-        made = np.asarray(embedder.embed(list(texts)), dtype=np.float32)
+        made = [array("d", vector) for vector in embedder.embed(list(texts))]
     except Exception as error:  # third-party code, which may call a server
         raise EmbedderFailed(
             f"the embedder {embedder.name} failed ({type(error).__name__}: {error}). Nothing was "
             "stored."
         ) from error
-    wanted = (len(texts), embedder.dimensions)
-    if made.shape != wanted or not np.all(np.isfinite(made)):
+    sizes = {len(vector) for vector in made} - {embedder.dimensions}
+    if len(made) != len(texts) or sizes or not all(map(math.isfinite, chain(*made))):
         raise EmbedderFailed(
-            f"the embedder {embedder.name} returned an array of shape {made.shape}, or numbers "
-            f"that are not finite; its protocol requires {wanted}. Nothing was stored."
+            f"the embedder {embedder.name} returned {len(made)} vectors of "
+            f"{', '.join(map(str, sorted(sizes))) or embedder.dimensions} numbers, or numbers that "
+            f"are not finite; its protocol requires {len(texts)} of {embedder.dimensions}. Nothing "
+            "was stored."
         )
-    return [row.tobytes() for row in unit(made)]
+    return [_unit(vector).tobytes() for vector in made]
+
+
+def _unit(vector: "array[float]") -> "array[float]":
+    """Scales a vector to length 1, as float32; a vector of length 0 stays unchanged."""
+    length = math.hypot(*vector) or 1.0
+    return array("f", [number / length for number in vector])
 
 
 def cosines(query: bytes, stored: Iterable[bytes]) -> list[float]:
-    """The cosine of the query's vector with each stored vector, by one matrix product."""
-    import numpy as np
-
-    one = np.frombuffer(query, dtype=np.float32)
-    matrix = np.frombuffer(b"".join(stored), dtype=np.float32).reshape(-1, len(one))
-    return (matrix @ one).tolist()
+    """The cosine of the query's vector with each stored vector."""
+    try:
+        import numpy as np
+    except ImportError:
+        one = memoryview(query).cast("f").tolist()
+        return [sum(map(mul, one, memoryview(other).cast("f"))) for other in stored]
+    vector = np.frombuffer(query, dtype=np.float32)
+    matrix = np.frombuffer(b"".join(stored), dtype=np.float32).reshape(-1, len(vector))
+    return (matrix @ vector).tolist()

@@ -14,7 +14,6 @@ from . import rubyllm, vercel
 from .audit import audit_page
 from .blocks import Contents
 from .bundle import export_bundle
-from .duck import write_parquet
 from .files import new_directory, new_file
 from .reading import Progress, Read, read_log
 from .sqlite_file import Tables, write_sqlite
@@ -43,7 +42,8 @@ Counts = dict[str, int]
 
 
 class Format(NamedTuple):
-    """A format: whether it exports exactly one session, its description, and its writer.
+    """A format: whether it exports exactly one session, its description, its writer, and the extras
+    of the package that it needs.
 
     `write` returns the counts of rows or records. Raises CanNotWrite, UnknownSession.
     """
@@ -52,6 +52,7 @@ class Format(NamedTuple):
     one: bool
     description: str
     write: Callable[[Export], Counts]
+    extras: tuple[str, ...] = ()
 
 
 def _jsonl(job: Export) -> Counts:
@@ -65,6 +66,8 @@ def _jsonl(job: Export) -> Counts:
 
 
 def _parquet(job: Export) -> Counts:
+    from .duck import write_parquet
+
     names = [table.name for table in TABLES]
     files = [f"{name}.parquet" for name in names]
     with new_directory(job.path, files, force=job.force) as directory:
@@ -110,7 +113,8 @@ FORMATS = {
     row.name: row
     for row in (
         Format("jsonl", False, "a directory of JSON lines, a file per table", _jsonl),
-        Format("parquet", False, "a directory of Parquet files, one per table", _parquet),
+        Format("parquet", False, "a directory of Parquet files, one per table", _parquet,
+               ("sql",)),
         Format("rubyllm", False, "SQLite: chats, messages, tool_calls, models", _rubyllm),
         Format("vercel", False, "SQLite: chats, messages, parts", _vercel),
         Format("bundle", True, "one session with its blobs; replays offline", _bundle),

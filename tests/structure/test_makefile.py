@@ -42,7 +42,7 @@ def test_every_target_can_be_planned(target):
 
 
 def _copy_setup(directory) -> None:
-    for name in ("requirements.lock", "pyproject.toml", "Makefile"):
+    for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml", "Makefile"):
         (directory / name).write_bytes((ROOT / name).read_bytes())
 
 
@@ -128,7 +128,7 @@ def test_ci_run_calls_make_test_and_can_be_executed():
     assert script.stat().st_mode & stat.S_IXUSR
     text = script.read_text(encoding="utf-8")
     assert "set -euo pipefail" in text
-    assert re.search(r"^make test\b", text, re.MULTILINE)
+    assert re.search(r"^ *make test\b", text, re.MULTILINE)
     assert _run("bash", "-n", str(script)).returncode == 0
 
 
@@ -138,6 +138,7 @@ def test_ci_run_fails_with_the_tests_and_ends_leftover_processes(tmp_path):
     script = tmp_path / ".ci" / "run"
     script.write_bytes((ROOT / ".ci" / "run").read_bytes())
     (tmp_path / "Makefile").write_text(
+        "tools:\n"
         "test:\n"
         "\t@setsid sleep 600 >/dev/null 2>&1 & echo $$! > pid\n"
         "\t@test -n \"$$FOLDLOG_HOME\"\n"
@@ -156,6 +157,7 @@ def test_ci_run_ends_itself_and_names_the_running_tests(tmp_path):
     script = tmp_path / ".ci" / "run"
     script.write_bytes((ROOT / ".ci" / "run").read_bytes())
     (tmp_path / "Makefile").write_text(
+        "tools:\n"
         "test:\n"
         "\t@echo tests/x.py::test_endless > $$FOLDLOG_RUNNING_TESTS/1\n"
         "\t@sleep 600\n"
@@ -204,6 +206,6 @@ def test_make_test_fails_with_the_type_checker_and_with_the_tests(tmp_path):
             program.parent.mkdir(parents=True, exist_ok=True)
             program.write_text(f"#!/bin/sh\necho ran {path}\nexit {code}\n")
             program.chmod(0o755)
-        ran = _run("make", "test", "--old-file=setup", cwd=tmp_path)
+        ran = _run("make", "test", "--old-file=tools", cwd=tmp_path)
         assert (ran.returncode != 0) == bool(tests or types), ran.stdout
         assert ("the type checker failed\nran .venv/bin/mypy" in ran.stdout) == bool(types)

@@ -10,6 +10,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import foldlog
 import foldlog.testing
@@ -93,8 +94,8 @@ def _undeclared(sources, declared: list[str]) -> dict[str, str]:
 
 def test_every_imported_package_is_a_dependency_or_an_extra():
     declared = list(PYPROJECT["project"]["dependencies"])
-    for extra, requirements in PYPROJECT["project"]["optional-dependencies"].items():
-        declared += requirements if extra != "dev" else []
+    for requirements in PYPROJECT["project"]["optional-dependencies"].values():
+        declared += requirements
     assert _undeclared(room_sources(), declared) == {}
 
 
@@ -106,8 +107,9 @@ def test_an_undeclared_import_is_found():
     }
 
 
-def test_every_declared_dependency_is_locked_with_a_hash():
-    lock = (ROOT / "requirements.lock").read_text().splitlines()
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+def test_every_locked_package_has_a_hash(name):
+    lock = (ROOT / name).read_text().splitlines()
     entries = [i for i, line in enumerate(lock) if line and not line.startswith((" ", "#"))]
     assert len(entries) > 20
     assert [lock[i] for i in entries if "--hash=sha256:" not in lock[i + 1]] == []
@@ -146,9 +148,23 @@ def test_importing_the_front_door_imports_nothing_heavy():
 
 
 def test_E32_the_page_about_installing_names_every_extra():
-    extras = PYPROJECT["project"]["optional-dependencies"].keys() - {"dev"}
-    (line,) = [
-        line for line in (ROOT / "docs/install.md").read_text("utf-8").splitlines()
-        if line.startswith("Extras: ")
+    extras = PYPROJECT["project"]["optional-dependencies"].keys()
+    page = (ROOT / "docs/install.md").read_text("utf-8")
+    (_, table) = page.split("| extra |")
+    assert set(re.findall(r"^\| `([a-z0-9-]+)` \|", table.split("\n\n")[0], re.M)) == extras
+
+
+def test_the_extra_all_contains_every_other_one():
+    extras = dict(PYPROJECT["project"]["optional-dependencies"])
+    (everything,) = map(Requirement, extras.pop("all"))
+    assert everything.extras == extras.keys()
+
+
+def test_both_locks_pin_the_same_versions():
+    pins = [
+        dict(re.findall(r"^([\w.-]+)(?:\[.*\])?==(\S+)", (ROOT / name).read_text(), re.M))
+        for name in ("requirements.lock", "requirements-dev.lock")
     ]
-    assert set(re.findall(r"`([a-z0-9-]+)`", line)) == extras
+    both = pins[0].keys() & pins[1].keys()
+    assert "pytest" in both
+    assert {name for name in both if pins[0][name] != pins[1][name]} == set()

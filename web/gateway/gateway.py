@@ -36,6 +36,7 @@ from ...schemas.origin import Origin, Recorder
 from ..inspector.overview import Overview
 from .access import Access, Caller
 from .finder import Finder
+from .fleet_home import FleetHome
 from .hub import Hub
 from .names import own_id
 from .subscriptions import Subscription
@@ -61,6 +62,7 @@ class Gateway:
         self.read_blob = client.read_blob
         self.answers: Counter[str] = Counter()  # by HTTP status
         self.overview = Overview(load_prices(self.settings.prices), client.read_blob)
+        self.fleet = FleetHome(self.settings, self.overview)
         self.tail = Tail(
             client.log, directory, print_line, client.read_blob, self.overview,
             snapshots_of(self.settings), self.settings.snapshot_records,

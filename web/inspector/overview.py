@@ -267,6 +267,15 @@ class Overview:
                 "rows": [one.card.json(one.line, one.status) for one in found],
             }
 
+    def row(self, session_id: str) -> dict[str, Any] | None:
+        """A session's row; None if it is not kept. The caller checks the user."""
+        with self._lock:
+            owner = self._owners.get(session_id)
+            if owner is None:
+                return None
+            one = self._users[owner][session_id]
+            return one.card.json(one.line, one.status)
+
     def title(self, session_id: str) -> str:
         """A session's title; "" if it has none or is not kept. The caller checks the user."""
         with self._lock:
@@ -322,9 +331,9 @@ class Overview:
             "first_at": first * HOUR_MS,
             "step_ms": step * HOUR_MS,
             "count": count,
-            "all": _series(everything),
-            "agents": dict(_named(agents)),
-            "models": dict(_named(models)),
+            "all": series(everything),
+            "agents": dict(named(agents)),
+            "models": dict(named(models)),
         }
 
     def _dropped_of(self, user: str | None) -> int:
@@ -376,14 +385,14 @@ def _add(total: Cell, cell: Cell, *, is_request: bool) -> None:
     total.tokens += cell.tokens
 
 
-def _named(groups: dict[str, list[Cell]]) -> Iterator[tuple[str, dict[str, Any]]]:
+def named(groups: dict[str, list[Cell]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The series of each group, most used first. Groups after GROUPS_MAX are summed as OTHERS."""
     order = sorted(groups, key=lambda name: (-sum(cell.turns for cell in groups[name]), name))
     for name in order[:GROUPS_MAX]:
-        yield name, _series(groups[name])
+        yield name, series(groups[name])
     rest = [groups[name] for name in order[GROUPS_MAX:]]
     if rest:
-        yield OTHERS, _series([_sum(cells) for cells in zip(*rest, strict=True)])
+        yield OTHERS, series([_sum(cells) for cells in zip(*rest, strict=True)])
 
 
 def _sum(cells: Iterable[Cell]) -> Cell:
@@ -393,7 +402,7 @@ def _sum(cells: Iterable[Cell]) -> Cell:
     return total
 
 
-def _series(cells: list[Cell]) -> dict[str, Any]:
+def series(cells: list[Cell]) -> dict[str, Any]:
     """For each measure, the list of its values by interval; and the totals over all intervals."""
     total = _sum(cells)
     return {

@@ -13,6 +13,7 @@ from foldlog.cli.commands.session_list import TimeParam
 from foldlog.log.made import note
 from foldlog.schemas import codec
 from foldlog.schemas.compiled import in_words
+from foldlog.tests.fleet.answering import answering
 from foldlog.tests.kit.played import Played
 from foldlog.tests.reports.test_replay import stored
 
@@ -377,3 +378,30 @@ def test_status_shows_what_runs(shell, talk):
     assert "topics: ok" in shown.out and "worker: none runs here" in shown.out
     (data,) = shell("status --json").json
     assert data["kafka"]["where"] == "local" and data["log"] == "reachable"
+
+
+def test_sessions_from_the_fleet_are_those_of_a_fold(many):
+    folded = many("sessions --json")
+    assert folded.err == "no fleet runs here, so the log is folded\n"
+    with answering(many.log) as fleet:
+        many.settings = replace(many.settings, fleet_url=fleet.url)
+        asked = many("sessions --json")
+        assert asked.err == ""
+        assert [shared(row) for row in asked.json] == [shared(row) for row in folded.json]
+        assert ids(many("sessions --status failed --json")) == {"failed"}
+        assert ids(many("sessions --status terminated --json")) == {"over"}
+        assert ids(many("sessions --agent bank --json")) == {"asks"}
+        assert "waits for approval" in many("sessions").out
+        assert "none of the 4 sessions matches" in many("sessions --since 2999-01-01").err
+        assert "the fleet knows no workers, so the log" in many("sessions --status unserved").err
+        fleet.status = 503
+        restoring = many("sessions --json")
+        assert restoring.json == folded.json
+        assert "restores its tables; ask again soon, so the log is folded" in restoring.err
+
+
+def shared(row):
+    """The fields of a row that facts have at once. The fleet's titles are the whole first line, and
+    the tokens of a running turn follow at its end."""
+    of_turn = ("usd", "unpriced", "caching", "title", "updated_at")
+    return {name: value for name, value in row.items() if name not in of_turn}

@@ -50,8 +50,8 @@ def test_texts_of_similar_spelling_are_near_and_of_similar_meaning_are_not():
 
 def test_vectors_have_length_one_and_are_equal_in_every_process():
     texts = ["the walrus swims", "המחסן בחיפה", "京都", "", "?!"]
-    vectors = HashedEmbedder().embed(texts)
-    assert vectors.dtype == np.float32 and vectors.shape == (5, HashedEmbedder.dimensions)
+    vectors = np.array([np.frombuffer(blob, "f") for blob in blobs_of(HashedEmbedder(), texts)])
+    assert vectors.shape == (5, HashedEmbedder.dimensions)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 1, 0, 0])
     program = (
         "from foldlog.processors.search.embed import HashedEmbedder as H, blobs_of;"
@@ -61,10 +61,18 @@ def test_vectors_have_length_one_and_are_equal_in_every_process():
     assert result.stdout.strip() == blobs_of(HashedEmbedder(), texts)[1].hex()
 
 
-def test_numpy_is_imported_with_the_first_vector():
-    program = "import sys, foldlog.processors.search.index; print('numpy' in sys.modules)"
+def test_numpy_is_imported_by_the_first_comparison_and_changes_no_cosine(monkeypatch):
+    program = (
+        "import sys; from foldlog.processors.search.index import HashedEmbedder, blobs_of;"
+        "blobs_of(HashedEmbedder(), ['a walrus']); print('numpy' in sys.modules)"
+    )
     result = run([sys.executable, "-c", program], check=True)
     assert result.stdout.strip() == "False"
+    query, *stored = blobs_of(HashedEmbedder(), ["a walrus", "walruses", "an invoice", ""])
+    fast = cosines(query, stored)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert cosines(query, stored) == pytest.approx(fast, abs=1e-6)
+    assert cosines(query, []) == []
 
 
 @extra

@@ -21,6 +21,8 @@ FAMILIES = {
     )
 }
 SHOWN = {f.name + ("_total" if f.kind == "counter" else ""): f for f in FAMILIES.values()}
+OF_FLEET = re.findall(r'f"(foldlog_fleet_\w+) ', (ROOT / "fleet" / "routes.py").read_text("utf-8"))
+SHOWN |= {name: Family(name, "gauge", "Of the fleet.") for name in OF_FLEET}
 
 
 def test_the_page_lists_existing_metrics_with_their_labels():
@@ -43,7 +45,7 @@ def test_the_dashboard_queries_existing_metrics_only():
     assert names <= set(SHOWN) and len(names) > 15
     for text in queries:
         by = {label for group in re.findall(r"by \(([\w, ]+)\)", text) for label in
-              group.split(", ")} - {"job"}
+              group.split(", ")} - {"job", "instance"}
         (name, *_) = re.findall(r"foldlog_\w+|process_\w+", text)
         assert not by or by <= set(SHOWN[name].labels), text
     places = [tuple(panel["gridPos"][k] for k in "xy") for panel in dashboard["panels"]]

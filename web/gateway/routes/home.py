@@ -1,8 +1,8 @@
 """The JSON for the inspector's home page: sessions, agents, charts, search. Each response is for
 one user.
 
-The list and the charts come from the gateway's overview, which the gateway's reader keeps up to
-date, so they need not read the log. Search uses the index, which reads only new records.
+The list and the charts come from the fleet; while there is none, from the gateway's overview, which
+the gateway's reader keeps up to date. Search uses the index, which reads only new records.
 """
 
 import time
@@ -44,7 +44,7 @@ def router(gateway: Gateway) -> APIRouter:
         user = _listed(gateway.caller(request))
         gateway.tail.ready()
         return {
-            **gateway.overview.home(user, since, limit),
+            **gateway.fleet.home(user, since, limit),
             "agents": gateway.overview.agents(user, gateway.tail.partitions()),
             "now": time.time_ns() // 1_000_000,
         }
@@ -60,7 +60,7 @@ def router(gateway: Gateway) -> APIRouter:
         user = _listed(gateway.caller(request))
         gateway.tail.ready()
         end = time.time_ns() // 1_000_000 if until is None else until
-        return gateway.overview.charts(user, end, hours - hours % step or step, step)
+        return gateway.fleet.charts(user, end, hours - hours % step or step, step)
 
     @routes.get("/search")
     def search(

@@ -101,6 +101,7 @@ export function Home({ list: model, aside, go, view: text }) {
           : view.q ? html`<${Found} words=${view.q} now=${now} clear=${() => change({ q: "" })} />`
           : !model.total ? html`<${Empty} model=${model} go=${go} />`
           : html`<${Part} ...${props} />`}
+        ${model.why && html`<p class="small-print faint" role="note">${model.why}</p>`}
       </main>
       <${Keys} keys=${HOME_KEYS} />
     </div>
@@ -188,8 +189,8 @@ function Cost({ charts, spans, span }) {
     <section><div class="sec"><h2>By agent</h2><span class="faint">time to answer: from a message to the end of its
       turn, without waits for people</span></div>
       <${Groups} found=${charts} groups=${charts.agents} kind="agent" choose=${setAgent} /></section>
-    <section><div class="sec"><h2>By model</h2><span class="faint">time of an answer: from what it answers to its
-      end</span></div>
+    <section><div class="sec"><h2>By model</h2><span class="faint">${charts.groups === "fleet"
+      ? "turns that used it, and their time" : "time of an answer: from what it answers to its end"}</span></div>
       <${Groups} found=${charts} groups=${charts.models} kind="model" /></section>
     <p class="small-print faint">Costs are today’s list prices of the tokens that were counted. Percentiles are right
       to about 9 %.</p>

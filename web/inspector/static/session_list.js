@@ -5,6 +5,7 @@ import { get } from "./api.js";
 import { Model } from "./lib.js";
 
 const QUIET_MS = 10_000; // workers start and end without changing a session
+const FLEET_MS = 2000; // the fleet learns of a change after the gateway
 const SETTLE_MS = 250; // changes within this time cause one request
 const RETRY_MS = [1000, 2000, 4000, 8000];
 export const PAGE = 1000;
@@ -24,6 +25,7 @@ export class SessionList extends Model {
     this.total = 0; // of all sessions, including those that the gateway cannot list
     this.most = 0; // how many sessions the gateway can list
     this.loaded = false;
+    this.why = ""; // why the list does not come from the fleet
     this.skew = 0; // the gateway's clock minus this one
     this.lost = null; // {since, message, next} while the gateway does not respond
     this.refused = null;
@@ -87,7 +89,7 @@ export class SessionList extends Model {
       try {
         await this.#fetch(signal);
         tries = 0;
-        await this.#pause(this.#due ? 0 : QUIET_MS);
+        await this.#pause(this.#due ? 0 : this.why ? QUIET_MS : FLEET_MS);
         await new Promise((done) => setTimeout(done, SETTLE_MS));
       } catch (error) {
         if (signal.aborted) return;
@@ -132,7 +134,8 @@ export class SessionList extends Model {
     this.most = page.most;
     this.agents = page.agents;
     this.skew = page.now - Date.now();
-    const same = this.loaded && this.lost === null && !page.whole && !page.rows.length;
+    const same = this.loaded && this.lost === null && !page.whole && !page.rows.length && page.why === this.why;
+    this.why = page.why;
     const agents = JSON.stringify(page.agents);
     if (same && agents === this.shownAgents) return;
     this.shownAgents = agents;
