@@ -28,8 +28,8 @@ from foldlog.schemas.topics import (
 def test_S2_1_events_are_retained_forever_and_never_compacted():
     by_name = {spec.name: spec.properties() for spec in topics(8)}
     assert list(by_name) == [
-        "session-events", "user-sessions", "user-tabs", "session-facts", "memory-events", "log-facts",
-        "dlq.session-events",
+        "session-events", "user-sessions", "user-tabs", "session-facts", "memory-events",
+        "log-facts", "dlq.session-events",
     ]  # fmt: skip
     for name in (SESSION_EVENTS, "session-facts", "memory-events"):
         retained = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
