@@ -20,11 +20,12 @@ from typing import NamedTuple, Protocol
 from ...log.door import Delivered, Headers, Producer
 from ...log.errors import AppendError, Corrupt, FoldlogError, LogFatal
 from ...log.partition import partition_for
-from ...schemas.facts import encode_fact, pack, unpack
+from ...schemas.facts import encode_fact
 from ...schemas.topics import SESSION_FACTS
 from .. import crash_points
 from ..advice.prices import PriceTable
-from ..facts.derive import DERIVED, fact_of
+from ..facts.derive import DERIVED, draft_of
+from ..facts.drafts import completed, pack, unpack
 from ..fold.sessions import FoldedEvent
 from ..store.partition_cache import PartitionCache
 from ..store.store import FactRow, Store
@@ -48,15 +49,15 @@ class FactRows:
 
     of_events = frozenset(DERIVED)
 
-    def __init__(self, prices: PriceTable, say: Callable[[str], None], add: Add) -> None:
-        self._prices, self._say, self._add = prices, say, add
+    def __init__(self, say: Callable[[str], None], add: Add) -> None:
+        self._say, self._add = say, add
         self._has_failed = False
 
     def __call__(self, event: FoldedEvent) -> FactRow | None:
         entry, ruling, before, after = event
         try:
-            fact = fact_of(entry, before, after, ruling, self._prices)
-            return None if fact is None else (fact.offset, pack(fact))
+            draft = draft_of(entry, before, after, ruling)
+            return None if draft is None else (entry.offset, pack(draft))
         except Exception as bug:
             self._add("foldlog_facts_failed")
             if not self._has_failed:
@@ -103,11 +104,12 @@ class FactSender:
         producer: Producer,
         partitions: int,
         post: Callable[[Callable[[], None]], None],
+        prices: PriceTable,
         monotonic_ms: Callable[[], int],
         say: Callable[[str], None],
         add: Add,
     ) -> None:
-        self._producer, self._partitions = producer, partitions
+        self._producer, self._partitions, self._prices = producer, partitions, prices
         self._post, self._now, self._say, self._add = post, monotonic_ms, say, add
         self._lanes: dict[int, _Lane] = {}
         self._is_failing = False
@@ -135,10 +137,11 @@ class FactSender:
     def _read(self, lane: _Lane) -> Iterator[_Fact]:
         for offset, packed in lane.store.facts(READ_MAX):
             try:
-                fact = unpack(packed)
+                draft = unpack(packed)
             except ValueError as error:
                 raise Corrupt(f"the fact at offset {offset}: {error}") from error
             try:
+                fact = completed(draft, self._prices)
                 yield _Fact(offset, fact.user_id, *encode_fact(fact))
             except ValueError as bug:
                 self._add("foldlog_facts_failed")

@@ -381,10 +381,15 @@ class Worker:
         if self._parts.make_snapshots is not None:
             self._parts.make_snapshots(self)
         if self._parts.fact_sender is not None:
-            for owned in list(self.owned.values()):
-                if owned.next_offset >= owned.takes_from:  # the worker catches up first
-                    self._with_rebuild(self._parts.fact_sender.send, owned)
+            self._send_facts(self._parts.fact_sender)
         return self._take_seeks()
+
+    def _send_facts(self, sender: FactSender) -> None:
+        """Send facts, once the worker has caught up with the log in all its partitions."""
+        partitions = list(self.owned.values())
+        if all([owned.next_offset >= owned.takes_from for owned in partitions]):
+            for owned in partitions:
+                self._with_rebuild(sender.send, owned)
 
     def _retake_ms(self, owned: PartitionCache) -> float:
         """The delay in ms between this worker's last PARTITION_TAKEN of a partition and the next

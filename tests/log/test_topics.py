@@ -32,7 +32,7 @@ def test_S2_1_events_are_retained_forever_and_never_compacted():
         "fleet-inbox-changelog", "fleet-hours-changelog", "memory-events", "log-facts",
         "dlq.session-events",
     ]  # fmt: skip
-    for name in (SESSION_EVENTS, "memory-events"):
+    for name in (SESSION_EVENTS, "session-facts", "memory-events"):
         retained = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
         assert by_name[name].items() >= retained.items()
     assert by_name[USER_SESSIONS]["cleanup.policy"] == "compact"
