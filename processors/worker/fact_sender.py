@@ -121,11 +121,12 @@ class FactSender:
         if lane is None or lane.store is not owned.store:
             self.stop(owned.number)
             lane = self._lanes[owned.number] = _Lane(owned.store)
+        if owned.facts_stored is None:
             owned.facts_stored = owned.store.count_facts()
         if lane.is_busy:
             return
         if lane.confirmed:
-            self._delete(lane, owned)
+            owned.facts_stored -= self._delete(lane)
         if not owned.facts_stored or self._now() < lane.retry_at:
             return
         if not lane.records:
@@ -148,13 +149,13 @@ class FactSender:
                 self._say(f"the fact of offset {offset} is left out, which is a bug: {bug}")
                 lane.confirmed.append(offset)
 
-    def _delete(self, lane: _Lane, owned: PartitionCache) -> None:
+    def _delete(self, lane: _Lane) -> int:
         crash_points.reach("facts.confirmed")
-        lane.store.delete_facts(lane.confirmed)
-        owned.facts_stored -= len(lane.confirmed)
-        self._add("foldlog_facts_sent", by=len(lane.confirmed))
+        offsets, lane.confirmed = lane.confirmed, []
+        lane.store.delete_facts(offsets)
+        self._add("foldlog_facts_sent", by=len(offsets))
         self._is_failing = False
-        lane.confirmed = []
+        return len(offsets)
 
     def stop(self, partition: int) -> None:
         """Begin no more facts of a partition, whose store is closed next. A fact in flight may

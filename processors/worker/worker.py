@@ -194,6 +194,8 @@ class Worker:
 
     def _refold(self, owned: PartitionCache, why: str) -> None:
         self._say(f"partition {owned.number}: {why}; the store is rebuilt")
+        if self._parts.fact_sender is not None:
+            self._parts.fact_sender.stop(owned.number)
         owned.store.abandon()
         crash_points.reach("refold.begun")
         owned.reset(self._open_store(owned.number, fresh=True))
@@ -385,10 +387,8 @@ class Worker:
         return self._take_seeks()
 
     def _send_facts(self, sender: FactSender) -> None:
-        """Send facts, once the worker has caught up with the log in all its partitions."""
-        partitions = list(self.owned.values())
-        if all([owned.next_offset >= owned.takes_from for owned in partitions]):
-            for owned in partitions:
+        for owned in list(self.owned.values()):
+            if owned.next_offset >= owned.takes_from:  # it has caught up with the log
                 self._with_rebuild(sender.send, owned)
 
     def _retake_ms(self, owned: PartitionCache) -> float:
