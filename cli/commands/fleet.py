@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 import click
 
@@ -52,8 +53,13 @@ def fleet_command(
 @contextmanager
 def child_fleet(edge: Edge) -> Iterator[Callable[[], None]]:
     """A member of the fleet of the same installation, which ends with the block or with this
-    process. Yields a function that makes it end earlier, and returns at once.
+    process. Yields a function that makes it end earlier, and returns at once. Without the extra
+    `fleet` there is none, which is reported.
     """
+    if find_spec("faust") is None:
+        note("no fleet: for questions about all sessions, pip install 'foldlog[fleet]'")
+        yield lambda: None
+        return
     command = [sys.executable, "-m", "foldlog.cli", *edge.flags, "fleet", "--until-eof"]
     with restarting(command, what="the fleet") as end:
         yield end

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from foldlog.fleet import answers, rows
 from foldlog.fleet.crash_points import POINTS
@@ -253,3 +254,32 @@ def test_a_member_without_a_disk_says_so(story: Story, tmp_path) -> None:
     member.start()
     assert ended(member.process) == 2
     assert member.said().count("\n") == 1 and "FOLDLOG_FLEET_DIR" in member.said()
+
+
+def test_a_row_that_kafka_refuses_ends_the_member_before_its_commit(broker, tmp_path) -> None:
+    """Faust alone commits the fact, and its changelog lacks the row for ever."""
+    with fleet(broker.bootstrap_servers, tmp_path) as here:
+        topic = here.settings.topic(changelog_of(rows.SESSIONS))
+        limit_batches(broker.bootstrap_servers, topic, 200)
+        member = here.member("a")
+        here.write(History(3).facts(20))
+        member.start()
+        assert ended(member.process) == 1
+        assert "Kafka refused a row" in member.said() and "Traceback" not in member.said()
+        limit_batches(broker.bootstrap_servers, topic, 1_048_588)
+        member.process = None
+        member.start()
+        here.await_folded()
+        until("rows", lambda: member.status()["pending_rows"] == 0)
+        assert here.restored() == fold(here.facts, PARTITIONS)
+
+
+def limit_batches(servers: str, topic: str, size: int) -> None:
+    """Set the largest batch that a topic accepts, in bytes."""
+    entry = ConfigEntry(
+        "max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
