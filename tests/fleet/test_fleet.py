@@ -90,7 +90,9 @@ class Viewer(threading.Thread):
         self._members, self._turns = members, {}
 
     def run(self) -> None:
-        while not self.over.wait(0.05):
+        for _ in range(2_000):  # more than the test takes
+            if self.over.wait(0.2):
+                return
             self._members.reverse()
             page = self._members[0].get("/fleet/sessions?limit=1000")
             if page is not None:
