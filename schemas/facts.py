@@ -254,10 +254,21 @@ def _writer(cls: type) -> tuple[bytes, Any]:
     return MAGIC + codec.fingerprint_of(schema), parse_schema(schema)
 
 
+_Reader = tuple[type, Any, Any]
+"""Class, the writer's parsed schema, and the current schema if it differs (else None)."""
+
+
 @cache
-def _readers() -> dict[bytes, tuple[type, Any]]:
-    """Class and schema by the first 10 bytes of a value."""
-    return {_writer(row.cls)[0]: (row.cls, _writer(row.cls)[1]) for row in FACT_TYPES}
+def _readers() -> dict[bytes, _Reader]:
+    """The readers of all schemas that ever wrote a fact (history_facts/, whose files are like those
+    of history/), by the first 10 bytes of a value."""
+    found: dict[bytes, _Reader] = {}
+    for file in resources.files(__package__).joinpath("history_facts").iterdir():
+        shape = json.loads(file.read_text("utf-8"))
+        cls = BY_NAME[shape["type"]].cls
+        head = MAGIC + codec.fingerprint_of(shape["schema"])
+        found[head] = cls, parse_schema(shape["schema"]), _writer(cls)[1]
+    return found | {_writer(row.cls)[0]: (row.cls, _writer(row.cls)[1], None) for row in FACT_TYPES}
 
 
 def encode_fact(fact: Fact) -> tuple[bytes, Headers]:
@@ -275,9 +286,8 @@ def decode_fact(
     found = _readers().get((value or b"")[:HEAD_BYTES])
     if value is None or found is None:
         return UnknownFact(kind, "no schema of this version")
-    cls, schema = found
     try:
-        fact: Fact = codec.read_as(value, cls, schema, None)
+        fact: Fact = codec.read_as(value, *found)
     except Undecodable as error:
         return UnknownFact(kind, str(error))
     return fact
