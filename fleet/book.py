@@ -53,9 +53,13 @@ class Book:
 
     def demand_time(self) -> None:
         """Raise TooLate if the last heartbeat is too old to write, or to answer."""
-        age = self._clock() - self._beat_at
-        if age > self._session_s:
+        if not self.has_time():
+            age = self._clock() - self._beat_at
             raise TooLate(f"the last heartbeat was {age:.1f} s ago")
+
+    def has_time(self) -> bool:
+        """Whether the last heartbeat is recent enough to write."""
+        return self._clock() - self._beat_at <= self._session_s
 
     # -- facts -------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -41,6 +42,7 @@ PENDING_MAX = 2_000
 """Rows on their way to Kafka before the member waits."""
 TICK_S, STALL_TICKS = 0.5, 3
 END_S = 8.0
+STUCK_S = 90.0
 FAILED, PAUSED = 1, 5
 """Exit codes: a row could not be stored or sent; the process was paused for too long."""
 TYPES_MAX = 50
@@ -162,13 +164,21 @@ class FleetApp(faust.App):
 
     def end_of(self, partition: int) -> int:
         """The end of a partition of facts, as the consumer last saw it; 0 if it has not."""
+        if self._consumer is None:  # Faust must not create it in the thread of a request
+            return 0
         try:
-            return int(self.consumer.highwater(TP(self.facts_topic, partition)) or 0)
+            return int(self._consumer.highwater(TP(self.facts_topic, partition)) or 0)
         except Exception:  # the partition is not assigned
             return 0
 
+    def is_busy(self) -> bool:
+        """Whether the member shares partitions anew, restores, or has facts to fold."""
+        return bool(self.rebalancing or self.in_recovery or self._behind())
+
     def owners(self) -> dict[int, str]:
         """The URL of the member that owns each partition, as of the last rebalance."""
+        if self._consumer is None:
+            return {}
         topic = self.settings.topic(changelog_of(rows.SESSIONS))
         return {
             partition: url
@@ -252,7 +262,7 @@ def run(app: FleetApp) -> int:
     filter_logs()
     worker = faust.Worker(app, override_logging=False, quiet=True, redirect_stdouts=False)
     worker.spinner = None
-    threading.Thread(target=_end_in_time, args=(worker,), daemon=True, name="end").start()
+    threading.Thread(target=_watch, args=(app, worker), daemon=True, name="watch").start()
     try:
         worker.execute_from_commandline()
     except SystemExit as end:
@@ -260,10 +270,16 @@ def run(app: FleetApp) -> int:
     return 0
 
 
-def _end_in_time(worker: Any) -> None:
-    """End a process that does not end by itself. The next one folds some facts again."""
-    waiting = threading.Event()
+def _watch(app: FleetApp, worker: Any) -> None:
+    """End a process in which Faust no longer does anything, or which does not end by itself. The
+    next one folds some facts again."""
+    pause, last, since = threading.Event(), (-1, -1), time.monotonic()
     while not worker.should_stop:
-        waiting.wait(TICK_S)
-    waiting.wait(END_S)
-    os._exit(0)
+        pause.wait(TICK_S)
+        done = app.book.folded, app.book.restored_rows
+        if done != last or not app.is_busy() or not app.book.has_time():
+            last, since = done, time.monotonic()
+        elif time.monotonic() - since > STUCK_S:
+            app.end(f"this member made no progress within {STUCK_S:g} s")
+    pause.wait(END_S)
+    os._exit(FAILED if app.crashed else 0)
