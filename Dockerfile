@@ -10,6 +10,7 @@ RUN pip install --no-cache-dir --no-deps --no-build-isolation /build/foldlog \
     && rm -rf /build \
     && useradd --system --no-create-home foldlog \
     && mkdir -p /var/lib/foldlog/worker /var/lib/foldlog/gateway /var/lib/foldlog/blobs \
+        /var/lib/foldlog/fleet \
     && chown -R foldlog /var/lib/foldlog
 
 # A named volume takes the owner of the directory it is mounted on.

@@ -22,6 +22,7 @@ import click
 from foldlog.bench import (
     append,
     caching,
+    fleet_facts,
     fold_spread,
     live,
     memory_search,
@@ -65,6 +66,7 @@ BROKER: dict[str, Callable[[Installation, int], Ratio]] = {
     "idle_viewers_rss": viewers.idle_viewers_rss,
     "fold_spread": fold_spread.fold_spread,
     "takeover": _few(takeover.takeover),
+    "fleet_facts": _few(fleet_facts.fleet_facts),
     "step_turnaround": steps.step_turnaround,
     "durable_step": _few(steps.durable_step),
     "stream_cost": _few(streams.stream_cost),

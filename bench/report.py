@@ -42,6 +42,8 @@ WHAT = {
     "idle_viewers_rss": "memory that 1,000 idle viewers add to a gateway, over its limit",
     "fold_spread": "CPU time per event of a worker process that folds sessions of a short turn, "
     "with 1,000 to 100,000 of them open at once in one partition, the highest over that with 10",
+    "fleet_facts": "facts per second that a member of the fleet folds into its tables, over the "
+    "records per second of the plain client",
     "takeover": "seconds until a worker on an empty disk decides in a partition of 1,000,000 "
     "events, over one of 10,000",
     "stream_cost": "CPU time of worker and gateway per streamed delta, with 100 streams of 50 "

@@ -2,6 +2,8 @@
 
 An ordinary Faust application in its own process (`foldlog fleet`). It reads `session-facts`, which
 workers write, and keeps three tables, each with a changelog. No worker and no gateway needs it.
-Only this room imports faust. Reading order: rows.py (what a fact changes), book.py (which facts
-are done), tables.py (restore), member.py (the application), routes.py and answers.py (HTTP).
+Only this room imports faust. Reading order: `rows.py` (what a fact changes), `book.py` (which
+facts are done), `tables.py` (stores and their restore), `consumer.py` (the Kafka clients),
+`member.py` (the application), `answers.py` and `routes.py` (HTTP), `serve.py` (the process),
+`crash_points.py`, `credentials.py` and `logs.py` (small parts).
 """

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 import faust
 from aiokafka import AIOKafkaConsumer
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth
+from faust.types import TP
 
 from ..log import Settings
 from ..log.partition import partition_for
@@ -162,8 +163,8 @@ class FleetApp(faust.App):
     def end_of(self, partition: int) -> int:
         """The end of a partition of facts, as the consumer last saw it; 0 if it has not."""
         try:
-            return self.consumer.highwater(faust.TopicPartition(self.facts_topic, partition)) or 0  # type: ignore[attr-defined]
-        except Exception:  # not assigned
+            return int(self.consumer.highwater(TP(self.facts_topic, partition)) or 0)
+        except Exception:  # the partition is not assigned
             return 0
 
     def owners(self) -> dict[int, str]:

@@ -41,7 +41,9 @@ from ..schemas.ids import is_id
 
 HOUR_MS = 3_600_000
 INBOX_MAX = 1_000
-"""The most entries of one user's inbox: 150 bytes each, so that the row fits into a record."""
+"""The most entries of one user's inbox, of usually 150 bytes."""
+ROW_BYTES_MAX = 900_000
+"""The largest row, so that it fits into a record; a larger one loses its oldest entries."""
 WAITING_MAX = 1_000
 """The most open approvals, and the most open doubts, that a session's row lists."""
 MODELS_MAX = 100
@@ -284,7 +286,25 @@ def decoded(table: str, value: bytes | None) -> Row | None:
 
 def encoded(row: Row) -> bytes:
     """The value of a row."""
-    return _ENCODER.encode(row)
+    value = _ENCODER.encode(row)
+    while len(value) > ROW_BYTES_MAX and _drop_oldest(row):
+        value = _ENCODER.encode(row)
+    return value
+
+
+def _drop_oldest(row: Row) -> bool:
+    """Drop a quarter of the entries. Returns whether there were any."""
+    if isinstance(row, InboxRow):
+        dropped = list(row.entries)[: len(row.entries) // 4 + 1]
+        for name in dropped:
+            del row.entries[name]
+        row.dropped += len(dropped)
+        return bool(dropped)
+    lists = (row.approvals, row.doubts) if isinstance(row, SessionRow) else ()
+    for waiting in lists:
+        for call in list(waiting)[: len(waiting) // 4 + 1]:
+            del waiting[call]
+    return any(lists)
 
 
 def is_key(table: str, key: bytes | None, partition: int, partitions: int) -> bool:

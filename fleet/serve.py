@@ -16,11 +16,12 @@ from .routes import FleetPages, Routes
 
 def serve(
     settings: Settings, web: tuple[str, int], name: str | None, say: Callable[[str], None],
-    crash: str = "",
+    *, crash: str = "", quiet: bool = False,
 ) -> int:  # fmt: skip
     """Serve the pages until SIGTERM or SIGINT. Returns the exit code.
 
     name: of the member in its group; None: the one in its directory. crash: an armed crash point.
+    quiet: whether to say nothing at the start.
     Raises SettingsError if the address or the directory cannot be used.
     """
     state = locked(settings.fleet_directory, name)
@@ -33,7 +34,8 @@ def serve(
             app = FleetApp(settings, member, say)
             pages.routes = Routes(app)
             state.note({"pid": os.getpid(), "web": pages.url})
-            say(f"fleet member {member.name}: {pages.url}/status")
+            if not quiet:
+                say(f"fleet member {member.name}: {pages.url}/status")
             return run(app)
         finally:
             pages.close()

@@ -26,7 +26,6 @@ from faust.tables.manager import TableManager
 from faust.tables.recovery import RebalanceAgain, Recovery, ServiceStopped
 from faust.types import TP
 from mode import Service
-from rocksdict import WriteBatch
 
 from . import rows
 from .book import Book
@@ -79,7 +78,7 @@ class FleetStore(rocksdb.Store):
             rejected.add(key)
             if old is None:
                 new[key] = rows.encoded(rows.TABLES[table].row(damaged=True))
-        batch = WriteBatch(raw_mode=True)
+        batch = cast(Any, rocksdb).WriteBatch(raw_mode=True)
         for key, value in new.items():
             batch.put(key, value)
         batch.put(self.offset_key, str(last).encode())

@@ -63,7 +63,7 @@ PREFIX = "FOLDLOG_"
 OTHER_VARIABLES = (
     "FOLDLOG_PROJECT",  # processors/tools/project.py
     "FOLDLOG_COMPILED",  # setup.py
-    "FOLDLOG_WORKER_ARGS", "FOLDLOG_GATEWAY_ARGS",  # deploy/
+    "FOLDLOG_WORKER_ARGS", "FOLDLOG_GATEWAY_ARGS", "FOLDLOG_FLEET_ARGS",  # deploy/
     "FOLDLOG_CI_RUN", "FOLDLOG_CI_SECONDS", "FOLDLOG_CI_ARGS",  # Makefile, tests/
     "FOLDLOG_RUNNING_TESTS", "FOLDLOG_SDK_BROKER", "FOLDLOG_SDK_HOOK",  # tests/
 )  # fmt: skip

@@ -22,21 +22,24 @@ from ...schemas.enums import (
 )
 from ...schemas.facts import NAME_CHARS_MAX, TITLE_CHARS_MAX, WAITING_MAX, Fact, WaitingCall
 from ..advice.prices import PriceTable
-from ..fold.calls import ASKS, CONTRADICTED, DOUBT
+from ..fold.calls import ASKS, CONTRADICTED, DOUBT, OPEN
 from ..fold.projections.ledger import Spent
+from ..fold.projections.transcript import Line
 from ..fold.projections.turn_view import FAILED, HAPPENED, Call, TurnView, call_of
 from ..fold.rows import Rows
 from ..fold.ruling import ACCEPTED, Ruling
 from ..fold.views import SessionViews
-from .turn_clock import ENDED, TurnClock
+from .turn_clock import ENDED, WAITS, TurnClock
 from .waiting_calls import asking, doubtful
 
 ASK, ALLOW = Approval.ASK, Decision.ALLOW
 USAGES_MAX = 64
 """The most rows of usage in a fact; requests to further models count in the last one."""
 
-_OVER = (ENDED, "terminated")
-"""The lines of a transcript whose facts have a usage."""
+RECENT_LINES, RECENT_ROWS = 32, 8
+"""How many lines and rows of usage are searched first for those of the last turn."""
+
+TERMINATED = "terminated"
 
 
 def fact_of(
@@ -85,6 +88,7 @@ def _repaired(
     turn = after.turn
     if after.frozen is not None or not turn.known:
         return None
+    was_over, is_over = _over_at(before.transcript.lines), _over_at(after.transcript.lines)
     return facts.SessionRepaired(
         **_place(entry, after),
         title=_first_title(after),
@@ -95,14 +99,14 @@ def _repaired(
         is_closed=turn.terminated,
         approvals=tuple(map(_waiting, asking(turn)))[:WAITING_MAX],
         doubts=tuple(map(_waiting, doubtful(turn)))[:WAITING_MAX],
-        usage=_usage(after, prices, _over_at(before), _over_at(after)),
+        usage=_usage(after, prices, was_over, is_over),
     )
 
 
 def _closed(
     entry: Entry, before: SessionViews, after: SessionViews, prices: PriceTable
 ) -> Fact | None:
-    usage = _usage(after, prices, _over_at(before), entry.offset)
+    usage = _usage(after, prices, _over_at(before.transcript.lines), entry.offset)
     return facts.SessionClosed(**_place(entry, after), usage=usage)
 
 
@@ -165,43 +169,67 @@ def _turn_ended(
 ) -> Fact:
     event, turn, generation = entry.event, before.turn, before.turn.generation
     failed = generation is not None and generation.status is FAILED
-    known = {call.key for call in doubtful(turn)}
-    new = [call for call in doubtful(after.turn) if call.key not in known]
+    reason: EndReason = event.reason
+    previous, lines = _last_turn(after.transcript.lines)
+    kinds = [line.kind for line in lines]
+    paid = -1 if previous is None else previous.offset
+    if TERMINATED in kinds:
+        paid = lines[kinds.index(TERMINATED)].offset
+    if kinds[0] == "message" and WAITS.isdisjoint(kinds) and after.origin is None:
+        ms = max(0, lines[-1].at - lines[0].at)  # nearly always
+    else:
+        ms = _worked_ms(previous, lines, -1 if after.origin is None else after.origin.opened)
     return facts.TurnEnded(
         **_place(entry, after),
         turn=event.turn,
-        reason=EndReason(event.reason),
+        reason=reason,
         error=generation.error[:NAME_CHARS_MAX] if failed and generation is not None else "",
         steps=turn.step,
-        ms=_worked_ms(after),
-        usage=_usage(after, prices, _over_at(before), entry.offset),
-        doubts=tuple(_waiting(call, "turn_ended") for call in new[:WAITING_MAX]),
+        ms=ms,
+        usage=_usage(after, prices, paid, entry.offset),
+        doubts=_new_doubts(turn, after.turn) if after.turn.doubts else (),
         next_turn=after.turn.number if after.turn.open else 0,
     )
 
 
-def _worked_ms(views: SessionViews) -> int:
-    """How long the turn worked whose end is the last line of the transcript, in ms."""
-    lines, opened = views.transcript.lines, -1 if views.origin is None else views.origin.opened
-    start = len(lines) - 1
-    while start and lines[start - 1].kind != ENDED and lines[start - 1].offset > opened:
-        start -= 1
-    clock = TurnClock()
-    if start and lines[start - 1].offset > opened:
-        clock = TurnClock(lines[start - 1].turn, lines[start - 1].at)
+def _new_doubts(before: TurnView, after: TurnView) -> tuple[WaitingCall, ...]:
+    known = {call.key for call in doubtful(before)}
+    new = [call for call in doubtful(after) if call.key not in known]
+    return tuple(_waiting(call, "turn_ended") for call in new[:WAITING_MAX])
+
+
+def _last_turn(lines: Rows[Line]) -> tuple[Line | None, list[Line]]:
+    """The end of the turn before the last one that ended, and the lines after it; None and all
+    lines if the last turn is the first."""
+    count = RECENT_LINES
+    while True:
+        recent = lines.since(max(0, len(lines) - count))
+        for place in range(len(recent) - 2, -1, -1):
+            if recent[place].kind == ENDED:
+                return recent[place], recent[place + 1 :]
+        if len(recent) == len(lines):
+            return None, recent
+        count *= 8
+
+
+def _worked_ms(previous: Line | None, lines: list[Line], opened: int) -> int:
+    """How long a turn worked, in ms. lines: those after `previous`, the end of the turn before it,
+    up to its own end. opened: the offset up to which a fork has inherited its lines."""
+    if previous is None or previous.offset <= opened:
+        previous, lines = None, [line for line in lines if line.offset > opened]
+    clock = TurnClock() if previous is None else TurnClock(previous.turn, previous.at)
     ms = None
-    for line in lines.since(start):
+    for line in lines:
         clock.begin(line)
         ms = clock.advance(line)
     assert ms is not None, "the last line is the end of the turn"
     return ms
 
 
-def _over_at(views: SessionViews) -> int:
+def _over_at(lines: Rows[Line]) -> int:
     """The offset of the last TURN_ENDED or SESSION_TERMINATED; -1 if there is none."""
-    lines = views.transcript.lines
     for place in range(len(lines) - 1, -1, -1):
-        if lines[place].kind in _OVER:
+        if lines[place].kind in (ENDED, TERMINATED):
             return lines[place].offset
     return -1
 
@@ -210,50 +238,48 @@ def _usage(
     views: SessionViews, prices: PriceTable, above: int, upto: int
 ) -> tuple[facts.ModelUsage, ...]:
     """The requests with an offset in (above, upto], added up by model and kind of work."""
-    sums: dict[tuple[str, str], list[Any]] = {}
+    sums: dict[tuple[str, Any], list[Any]] = {}
     for row in _spent_since(views.ledger.spent, above):
         if row.offset > upto:
             break
-        key = row.model[:NAME_CHARS_MAX], row.kind
-        if key not in sums and len(sums) >= USAGES_MAX:
-            key = next(reversed(sums))
-        _add(sums.setdefault(key, [0, 0, 0, 0, 0, 0, 0]), row, prices.cost(row))
-    return tuple(
-        facts.ModelUsage(
-            model=model,
-            work=ModelWork(work),
-            requests=numbers[0],
-            input_tokens=numbers[1],
-            cache_read_tokens=numbers[2],
-            cache_write_5m_tokens=numbers[3],
-            cache_write_1h_tokens=numbers[4],
-            output_tokens=numbers[5],
-            picodollars=numbers[6],
-        )
-        for (model, work), numbers in sums.items()
+        key, cost = (row.model, row.kind), prices.cost(row)
+        numbers = sums.get(key)
+        if numbers is None and len(sums) >= USAGES_MAX:
+            numbers = sums[next(reversed(sums))]
+        if numbers is None:
+            numbers = sums[key] = [0, 0, 0, 0, 0, 0, 0]
+        numbers[0] += 1
+        numbers[1] += row.input_tokens
+        numbers[2] += row.cache_read_tokens
+        numbers[3] += row.cache_write_5m_tokens
+        numbers[4] += row.cache_write_1h_tokens
+        numbers[5] += row.output_tokens
+        is_known = numbers[6] is not None and cost is not None
+        numbers[6] = min(numbers[6] + cost, SUM_MAX) if is_known else None
+    return tuple([_model_usage(*key, numbers) for key, numbers in sums.items()])
+
+
+def _spent_since(spent: Rows[Spent], above: int) -> list[Spent]:
+    count = RECENT_ROWS
+    while True:
+        rows = spent.since(max(0, len(spent) - count))
+        if len(rows) == len(spent) or rows[0].offset <= above:
+            return [row for row in rows if row.offset > above]
+        count *= 8
+
+
+def _model_usage(model: str, work: ModelWork, numbers: list[Any]) -> facts.ModelUsage:
+    return facts.ModelUsage(
+        model=model[:NAME_CHARS_MAX],
+        work=work,
+        requests=numbers[0],
+        input_tokens=numbers[1],
+        cache_read_tokens=numbers[2],
+        cache_write_5m_tokens=numbers[3],
+        cache_write_1h_tokens=numbers[4],
+        output_tokens=numbers[5],
+        picodollars=numbers[6],
     )
-
-
-def _spent_since(rows: Rows[Spent], above: int) -> list[Spent]:
-    start = len(rows)
-    while start and rows[start - 1].offset > above:
-        start -= 1
-    return rows.since(start)
-
-
-def _add(numbers: list[Any], row: Spent, cost: int | None) -> None:
-    more = (
-        1,
-        row.input_tokens,
-        row.cache_read_tokens,
-        row.cache_write_5m_tokens,
-        row.cache_write_1h_tokens,
-        row.output_tokens,
-    )
-    for place, number in enumerate(more):
-        numbers[place] += number
-    known = numbers[6] is not None and cost is not None
-    numbers[6] = min(numbers[6] + cost, SUM_MAX) if known else None
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -310,6 +336,8 @@ def _result(entry: Entry, before: SessionViews, after: SessionViews, _: PriceTab
     event = entry.event
     call = call_of(before.turn, event)
     assert call is not None, "an accepted event names a call that is there"
+    if call.status in OPEN and call.status is not DOUBT:  # nearly always
+        return _phase_changed(entry, before, after)
     if call.status is DOUBT:
         settled = _phase_changed(entry, before, after, [call.key])
         answer = _late_answer(event)

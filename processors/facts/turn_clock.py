@@ -10,6 +10,8 @@ ENDED = "ended"
 _WORK_ENDS = frozenset({"answer", "partial", "attempt", "result"})
 _PERSON_ENDS = frozenset({"approval", "resolved"})
 _PERSON_BEGINS = frozenset({"asks", "doubt"})
+WAITS = _PERSON_BEGINS | _PERSON_ENDS
+"""The kinds of lines with which a wait for a person begins or ends."""
 
 
 class TurnClock:
@@ -30,7 +32,7 @@ class TurnClock:
 
     def begin(self, line: Line) -> bool:
         """Begin a turn if the line is the first of a turn, and return whether it is."""
-        if line.turn <= self.turn or line.kind == ENDED:
+        if line.turn <= self.turn:
             return False
         # A queued message opens the next turn when the present turn ends.
         begun = line.at if line.kind == "message" else (self.since or line.at)

@@ -37,8 +37,13 @@ class OtherLog(Corrupt):
         super().__init__("the log is not the one its store was folded from")
 
 
-FactOf = Callable[[FoldedEvent], FactRow | None]
-"""Derives the fact of a folded event, if it has one. It must not raise."""
+class FactOf(Protocol):
+    """Derives the fact of a folded event, if it has one, and never raises. of_events: the types of
+    events that may have one; of other types, only an event that froze its session has one."""
+
+    of_events: frozenset[type]
+
+    def __call__(self, event: FoldedEvent, /) -> FactRow | None: ...
 
 
 class OpenStore(Protocol):
@@ -101,6 +106,7 @@ class PartitionCache:
     ) -> None:
         self.number = number
         self._fact_of = fact_of
+        self._may_have_facts = frozenset[type]() if fact_of is None else fact_of.of_events
         self._memory = HotSessions(SESSION_CACHE_MB * MB) if memory is None else memory
         self._hot: dict[str, SessionViews] = {}
         self.taken_at = 0
@@ -215,9 +221,14 @@ class PartitionCache:
             self.record_change(session_id, event.before, event.views)
         if event.views is event.before or session_id not in self.streamed:
             self.touched.add(session_id)
-        if self._fact_of is not None and (fact := self._fact_of(event)) is not None:
-            self._facts.append(fact)
+        if type(entry.event) in self._may_have_facts or event.views.frozen is not None:
+            self._add_fact(event)
         return event
+
+    def _add_fact(self, event: FoldedEvent) -> None:
+        fact = None if self._fact_of is None else self._fact_of(event)
+        if fact is not None:
+            self._facts.append(fact)
 
     def fold_run(
         self,

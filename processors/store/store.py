@@ -61,14 +61,9 @@ class Cursor(NamedTuple):
     checksum: int = 0
 
 
-class FactRow(NamedTuple):
-    """A fact that may not be in `session-facts` yet. offset: of its event. The other fields are
-    those of its record; the key is the user's id."""
-
-    offset: int
-    user_id: str
-    value: bytes
-    headers: list[tuple[str, bytes]]
+FactRow = tuple[int, bytes]
+"""A fact that may not be in `session-facts` yet: the offset of its event, and the packed fact
+(schemas/facts.py)."""
 
 
 class Backend(Protocol):
@@ -227,7 +222,7 @@ class Store:
         for session_id, views in streamed.items():
             self._stored.setdefault(session_id, _Stored()).stream = views.stream
             batch.puts.append((b"c\0" + session_id.encode(), views_codec.stream_of(views)))
-        batch.puts += [(_fact_key(row.offset), views_codec.encode_row(row)) for row in facts]
+        batch.puts += [(_fact_key(offset), packed) for offset, packed in facts]
         if partition is not self.partition:
             batch.puts.append((_PARTITION, views_codec.encode_row(partition)))
         batch.puts.append((_CURSOR, views_codec.encode_row(cursor)))
@@ -272,12 +267,9 @@ class Store:
                 batch.deletes.append(b"b\0" + name)
 
     def facts(self, count: int) -> list[FactRow]:
-        """The first facts that must still be sent, at most `count` of them. Raises Corrupt if one
-        cannot be decoded."""
-        try:
-            return [_FACT_ROW(row) for _, row in islice(self._backend.scan(_FACT), count)]
-        except msgspec.MsgspecError as error:
-            raise Corrupt(f"a fact: {error}") from error
+        """The first facts that must still be sent, at most `count` of them."""
+        rows = islice(self._backend.scan(_FACT), count)
+        return [(int.from_bytes(key[len(_FACT) :], "big"), packed) for key, packed in rows]
 
     def count_facts(self) -> int:
         """How many facts must still be sent."""
@@ -330,9 +322,6 @@ def _page_key(name: bytes, rows: int) -> bytes:
 
 def _fact_key(offset: int) -> bytes:
     return _FACT + offset.to_bytes(8, "big")
-
-
-_FACT_ROW = msgspec.msgpack.Decoder(FactRow).decode
 
 
 def _is_busy(views: SessionViews, busy: Callable[[SessionViews], bool]) -> bool:

@@ -14,17 +14,17 @@ runs on the poll thread, for which `post` queues a job.
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
 
-from ...log.door import Delivered, Producer
-from ...log.errors import AppendError, FoldlogError, LogFatal
+from ...log.door import Delivered, Headers, Producer
+from ...log.errors import AppendError, Corrupt, FoldlogError, LogFatal
 from ...log.partition import partition_for
-from ...schemas.facts import encode_fact
+from ...schemas.facts import encode_fact, pack, unpack
 from ...schemas.topics import SESSION_FACTS
 from .. import crash_points
 from ..advice.prices import PriceTable
-from ..facts.derive import fact_of
+from ..facts.derive import DERIVED, fact_of
 from ..fold.sessions import FoldedEvent
 from ..store.partition_cache import PartitionCache
 from ..store.store import FactRow, Store
@@ -46,40 +46,49 @@ class FactRows:
     """Derives facts for a partition's store. An event whose fact cannot be derived has none: that
     is a bug, which is counted and logged once, and must not stop the worker."""
 
+    of_events = frozenset(DERIVED)
+
     def __init__(self, prices: PriceTable, say: Callable[[str], None], add: Add) -> None:
         self._prices, self._say, self._add = prices, say, add
         self._has_failed = False
 
     def __call__(self, event: FoldedEvent) -> FactRow | None:
+        entry, ruling, before, after = event
         try:
-            fact = fact_of(event.entry, event.before, event.views, event.ruling, self._prices)
-            if fact is None:
-                return None
-            return FactRow(fact.offset, fact.user_id, *encode_fact(fact))
+            fact = fact_of(entry, before, after, ruling, self._prices)
+            return None if fact is None else (fact.offset, pack(fact))
         except Exception as bug:
             self._add("foldlog_facts_failed")
             if not self._has_failed:
                 self._has_failed = True
-                kind = type(event.entry.event).__name__
                 self._say(
-                    f"session {event.entry.session_id}: the {kind} at offset "
-                    f"{event.entry.offset} has no fact ({type(bug).__name__}: {bug}). The session "
+                    f"session {entry.session_id}: the {type(entry.event).__name__} at offset "
+                    f"{entry.offset} has no fact ({type(bug).__name__}: {bug}). The session "
                     "continues, but lists of sessions may be wrong. Please report this bug."
                 )
             return None
 
 
+class _Fact(NamedTuple):
+    """The record of a fact. offset: of its event."""
+
+    offset: int
+    user_id: str
+    value: bytes
+    headers: Headers
+
+
 class _Lane:
-    """The facts of one partition on their way. One thread at a time uses `rows` and `confirmed`:
+    """The facts of one partition on their way. One thread at a time uses `records` and `confirmed`:
     the producer's while `is_busy`, else the poll thread.
 
-    rows: the next facts; the first one is in flight while `is_busy`.
+    records: the next facts; the first one is in flight while `is_busy`.
     retry_at: in the clock's monotonic ms.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.rows: deque[FactRow] = deque()
+        self.records: deque[_Fact] = deque()
         self.confirmed: list[int] = []
         self.is_busy = self.is_over = False
         self.error = ""
@@ -117,10 +126,24 @@ class FactSender:
             self._delete(lane, owned)
         if not owned.facts_stored or self._now() < lane.retry_at:
             return
-        lane.rows = lane.rows or deque(lane.store.facts(READ_MAX))
-        if lane.rows:
+        if not lane.records:
+            lane.records.extend(self._read(lane))
+        if lane.records:
             lane.is_busy, lane.error = True, ""
-            self._produce(lane, lane.rows[0])
+            self._produce(lane)
+
+    def _read(self, lane: _Lane) -> Iterator[_Fact]:
+        for offset, packed in lane.store.facts(READ_MAX):
+            try:
+                fact = unpack(packed)
+            except ValueError as error:
+                raise Corrupt(f"the fact at offset {offset}: {error}") from error
+            try:
+                yield _Fact(offset, fact.user_id, *encode_fact(fact))
+            except ValueError as bug:
+                self._add("foldlog_facts_failed")
+                self._say(f"the fact of offset {offset} is left out, which is a bug: {bug}")
+                lane.confirmed.append(offset)
 
     def _delete(self, lane: _Lane, owned: PartitionCache) -> None:
         crash_points.reach("facts.confirmed")
@@ -144,17 +167,19 @@ class FactSender:
 
     # -- on the producer's thread, or on the poll thread for the first fact ------------------------
 
-    def _produce(self, lane: _Lane, row: FactRow) -> None:
-        def on_delivery(answer: Delivered | AppendError) -> None:
-            self._answered(lane, row, "" if isinstance(answer, Delivered) else str(answer))
+    def _produce(self, lane: _Lane) -> None:
+        record = lane.records[0]
 
-        place = partition_for(row.user_id, self._partitions)
+        def on_delivery(answer: Delivered | AppendError) -> None:
+            self._answered(lane, "" if isinstance(answer, Delivered) else str(answer))
+
+        place = partition_for(record.user_id, self._partitions)
         try:
             self._producer.append(
                 SESSION_FACTS,
-                row.user_id,
-                row.value,
-                row.headers,
+                record.user_id,
+                record.value,
+                record.headers,
                 partition=place,
                 on_delivery=on_delivery,
             )
@@ -165,14 +190,13 @@ class FactSender:
         else:
             crash_points.reach("facts.sent")
 
-    def _answered(self, lane: _Lane, row: FactRow, error: str) -> None:
+    def _answered(self, lane: _Lane, error: str) -> None:
         if error:
             self._rest(lane, error)
             return
-        lane.confirmed.append(row.offset)
-        lane.rows.popleft()
-        if lane.rows and not lane.is_over:
-            self._produce(lane, lane.rows[0])
+        lane.confirmed.append(lane.records.popleft().offset)
+        if lane.records and not lane.is_over:
+            self._produce(lane)
         else:
             self._rest(lane, "")
 

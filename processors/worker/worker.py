@@ -382,7 +382,8 @@ class Worker:
             self._parts.make_snapshots(self)
         if self._parts.fact_sender is not None:
             for owned in list(self.owned.values()):
-                self._with_rebuild(self._parts.fact_sender.send, owned)
+                if owned.next_offset >= owned.takes_from:  # the worker catches up first
+                    self._with_rebuild(self._parts.fact_sender.send, owned)
         return self._take_seeks()
 
     def _retake_ms(self, owned: PartitionCache) -> float:

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from foldlog.bench import fold_spread, live, refold, steps, streams, takeover, viewers
+from foldlog.bench import fleet_facts, fold_spread, live, refold, steps, streams, takeover, viewers
 from foldlog.bench.measure import PARTITIONS, Installation, Ratio
 from foldlog.local.kafka import Broker
 from foldlog.local.messages_api import ScriptedServer
@@ -25,6 +25,7 @@ SMALL: Mapping[ModuleType, Mapping[str, object]] = {
     refold: {"STARTS": 1, "write_log": partial(refold.write_log, sessions=3, turns=2)},
     fold_spread: {"STARTS": 1},
     takeover: {"TURNS": 2, "SNAPSHOT_RECORDS": 50},
+    fleet_facts: {"USERS": 3, "SESSIONS": 2, "TURNS": 1},
     steps: {"STEPS": 2, "TURNS": 1},
     live: {"MESSAGES": 2, "WARM_S": 0.0},
     viewers: {"CHUNKS": 20, "VIEWERS": 4, "WATCHED": 2, "STOPS": 2},
@@ -66,6 +67,7 @@ def here(
         viewers.idle_viewers_rss,
         partial(fold_spread.fold_spread, spreads=(2, 4), sessions=4),
         partial(takeover.takeover, short=200, long=400),
+        fleet_facts.fleet_facts,
         steps.step_turnaround,
         streams.stream_cost,
         streams.streams_per_worker,

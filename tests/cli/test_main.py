@@ -21,7 +21,7 @@ from foldlog.tests.kit.programs import run
 CONTRACT = (
     "up down status topics worker dev demo open chat send cancel phase lock terminate approve deny "
     "resolve fork regenerate sessions show tail search memory context request replay traces wake "
-    "export sql doctor gateway token users skip move init snapshots retain blobs"
+    "export sql doctor gateway token fleet skip move init snapshots retain blobs"
 ).split()
 
 

@@ -124,7 +124,10 @@ class Play:
     def rest(self) -> list[str]:
         """Wait until everybody has an answer. Returns the violations that the witnesses find."""
         self.until("everybody has an answer and nothing is pending", self.all_at_rest)
+        watched = {person.session_id: person.watched for person in self.people}
+        self.until("all facts are sent", lambda: self.stage.facts.has_all(watched))
         wrong = witnesses.violations(self.stage, self.people)
+        wrong += self.stage.facts.violations(watched)
         wrong += witnesses.the_store_is_the_fold(self.stage, self.handle.worker_id, self.people)
         return wrong
 

@@ -14,6 +14,8 @@ from foldlog.client import transcript_stream as viewing
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.log import Settings, open_log
 from foldlog.log.blobs import BlobStore
+from foldlog.processors.advice.prices import list_prices
+from foldlog.processors.facts.derive import fact_of
 from foldlog.processors.fold.projections import partition as partition_fold
 from foldlog.processors.fold.projections.partition import PartitionView
 from foldlog.processors.fold.session import fold
@@ -24,12 +26,14 @@ from foldlog.processors.wake.facts import Obligation, wake
 from foldlog.processors.worker.assemble import ROLES
 from foldlog.producers.sessions import Sessions
 from foldlog.schemas.codec import Entry, entry_of
+from foldlog.schemas.facts import Fact
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.crash.agents import Ledger, agents
 from foldlog.tests.crash.fleet import PATIENCE_S, WorkerHandle
 from foldlog.tests.crash.script import ScriptedModel
 from foldlog.tests.crash.witnesses_delivery import PushReceiver
+from foldlog.tests.crash.witnesses_facts import FactReader
 
 PARTITIONS = 4  # a start takes each of them for each role
 POLL_S = 0.02
@@ -53,6 +57,7 @@ class WatchedSession:
         self.views: SessionViews = initial(session_id)
         self.viewer = viewing.INITIAL
         self.events: list[RuledEvent] = []
+        self.facts: list[Fact] = []
         self.shown: dict[viewing.Attempt, list[str]] = {}
         self.settled: dict[viewing.Attempt, str] = {}
 
@@ -62,6 +67,8 @@ class WatchedSession:
         before = self.views
         self.views, ruling = fold(before, entry)
         self.events.append(RuledEvent(entry, ruling.verdict, ruling.code))
+        fact = fact_of(entry, before, self.views, ruling, list_prices())
+        self.facts += [] if fact is None else [fact]
         folded = FoldedEvent(entry, ruling, before, self.views)
         self.viewer, items = viewing.see(self.viewer, folded, read)
         for item in items:
@@ -118,6 +125,7 @@ class Stage:
         self.ledger = Ledger(directory)
         self.handles: list[WorkerHandle] = []
         self._reader = self.log.reader(SESSION_EVENTS, dict.fromkeys(range(partitions), 0))
+        self.facts = FactReader(self.log)
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -226,6 +234,7 @@ class Stage:
             handle.close()
         self.sessions.close()
         self._reader.close()
+        self.facts.close()
         self.log.close()
         self.server.stop()
         self.push_receiver.close()

@@ -51,13 +51,13 @@ class Member:
             "FOLDLOG_HOME": str(self.settings.home),
             "FOLDLOG_FLEET_DIR": str(self.directory),
         }  # fmt: skip
-        program = "from foldlog.cli.__main__ import main; main()"
+        program = "import sys; from foldlog.cli.__main__ import main; sys.exit(main())"
         if shift_s:
             shifted = f"import time; now = time.time; time.time = lambda: now() + {shift_s}; "
             program = shifted + program
         command = [sys.executable, "-c", program, "fleet", "--member-id", self.name]
         command += ["--crash", crash] if crash else []
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             (self.directory / "worker.json").unlink()
         with self.stderr.open("a") as stderr:
             self.process = subprocess.Popen(
@@ -228,7 +228,8 @@ def _read(reader: Any, table: str, ends: dict[int, int], tables: Tables) -> None
 
     def some() -> bool:
         for record in reader.poll(0.2):
-            tables[table, record.key] = record.value
+            if rows.is_key(table, record.key, record.partition, PARTITIONS):
+                tables[table, record.key] = record.value
             if record.offset + 1 >= ends[record.partition]:
                 left.discard(record.partition)
         return not left

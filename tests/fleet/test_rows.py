@@ -115,6 +115,23 @@ def test_an_inbox_keeps_the_newest_entries_and_counts_the_others() -> None:
     assert len(tables[rows.INBOX, b"ana"]) < 500_000
 
 
+def test_a_row_of_the_longest_names_fits_into_a_record() -> None:
+    """The defect to avoid: a row that Kafka refuses ends every member at the same fact."""
+    long = "\U0001f600" * 128
+    entries = {
+        f"s{number}/doubt/1.1.0": rows.Entry(
+            "s" * 128, long, rows.DOUBT, AT, "1.1.0", long, 0, long, long
+        )
+        for number in range(rows.INBOX_MAX)
+    }  # fmt: skip
+    inbox = rows.InboxRow(entries=dict(entries))
+    assert len(rows.encoded(inbox)) <= rows.ROW_BYTES_MAX
+    assert inbox.dropped and list(inbox.entries) == list(entries)[inbox.dropped :]
+    waiting = {str(number): rows.Waiting(long, AT, AT, long) for number in range(rows.WAITING_MAX)}
+    session = rows.SessionRow(approvals=dict(waiting), doubts=dict(waiting))
+    assert len(rows.encoded(session)) <= rows.ROW_BYTES_MAX and session.doubts
+
+
 def test_a_row_that_cannot_be_read_begins_again_and_is_marked() -> None:
     fact = TurnEnded(**OWN, offset=5, turn=1, reason=EndReason.END_TURN, steps=1, ms=80)
     tables = {(rows.SESSIONS, b"ana/s"): b"\xff junk"}

@@ -39,6 +39,8 @@ def test_the_defaults_apply_without_any_source():
         "blobs_dir": home / "blobs",
         "blob_cache_mb": 256,
         "archive_dir": None,
+        "fleet_dir": None,
+        "fleet_url": None,
         "snapshots_dir": None,
         "snapshot_records": 50_000,
         "snapshot_minutes": 10,

@@ -93,8 +93,13 @@ def example_of(cls: type) -> Any:
     return _example(codec.schema_of(row.name), cls, row.name.lower())
 
 
+def names_of(cls: Any) -> list[str]:
+    """The names of the fields of a class of events or facts, in order."""
+    return list(getattr(cls, "__struct_fields__", ())) or [field.name for field in fields(cls)]
+
+
 def _example(schema: dict, cls: type, label: str) -> Any:
-    assert [f.name for f in fields(cls)] == [f["name"] for f in schema["fields"]]
+    assert names_of(cls) == [field["name"] for field in schema["fields"]]
     values_by_name = {}
     for number, field in enumerate(schema["fields"], 1):
         values_by_name[field["name"]] = _one(field["type"], f"{label}.{field['name']}", number)

@@ -1,12 +1,18 @@
 """The facts of session-facts: schemas equal classes, values round-trip, and junk never raises."""
 
-import dataclasses
-
 import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.schemas import codec, facts
-from foldlog.schemas.facts import FACT_TYPES, UnknownFact, decode_fact, encode_fact
+from foldlog.schemas.facts import (
+    FACT_TYPES,
+    UnknownFact,
+    decode_fact,
+    encode_fact,
+    pack,
+    unpack,
+)
+from foldlog.schemas.value import replace
 from foldlog.tests.schemas.arbitrary import example_of
 from foldlog.tests.schemas.test_shapes import findings
 from foldlog.tests.structure.tree import ROOT
@@ -31,12 +37,12 @@ def test_every_fact_has_a_schema_file_and_no_event_has_its_schema():
 def test_a_fact_round_trips(fact):
     value, headers = encode_fact(fact)
     assert headers == [("t", facts.BY_CLASS[type(fact)].name.encode())]
-    assert decode_fact(value, headers) == fact
+    assert decode_fact(value, headers) == fact == unpack(pack(fact))
 
 
 def test_a_field_that_does_not_fit_is_refused():
     with pytest.raises(ValueError):
-        encode_fact(dataclasses.replace(FACTS[3], turn="one"))
+        encode_fact(replace(FACTS[3], turn="one"))
 
 
 @given(value=st.one_of(
@@ -54,3 +60,9 @@ def test_a_value_that_cannot_be_read_is_an_unknown_fact(value):
 def test_an_event_is_an_unknown_fact():
     event = example_of(codec.BY_NAME["TURN_ENDED"].cls)
     assert isinstance(decode_fact(codec.encode(event), [("t", b"TURN_ENDED")]), UnknownFact)
+
+
+@pytest.mark.parametrize("data", [b"", b"TURN_BEGUN", b"TURN_BEGUN\0\x80", b"X\0\x80"])
+def test_other_bytes_are_no_packed_fact(data):
+    with pytest.raises(ValueError):
+        unpack(data)

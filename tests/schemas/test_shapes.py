@@ -5,6 +5,7 @@ import types
 import typing
 from typing import Any
 
+import msgspec
 import pytest
 
 from foldlog.schemas import codec, enums as words
@@ -19,7 +20,7 @@ PRIMITIVES = {str: "string", int: "long", bytes: "bytes", bool: "boolean"}
 def findings(schema: dict, cls: type, namespace: str = "foldlog.v1") -> list[str]:
     """The differences between a record schema and a dataclass."""
     hints = typing.get_type_hints(cls)
-    fields = {field.name: field for field in dataclasses.fields(cls)}
+    fields = {field.name: field for field in fields_of(cls)}
     found = []
     if schema["name"] != cls.__name__ or schema.get("namespace", namespace) != namespace:
         found.append(f"{schema['name']} is not {cls.__name__}")
@@ -28,9 +29,17 @@ def findings(schema: dict, cls: type, namespace: str = "foldlog.v1") -> list[str
     for field in schema["fields"]:
         at = f"{cls.__name__}.{field['name']}"
         found += _type_findings(field["type"], hints[field["name"]], at)
-        if _default(field) != fields[field["name"]].default:
+        default = fields[field["name"]].default
+        if _default(field) != (dataclasses.MISSING if default is msgspec.NODEFAULT else default):
             found.append(f"{at}: defaults differ")
     return found
+
+
+def fields_of(cls: type) -> tuple[Any, ...]:
+    """The fields of a dataclass or of a struct of msgspec, with `name` and `default`."""
+    if issubclass(cls, msgspec.Struct):
+        return msgspec.structs.fields(cls)
+    return dataclasses.fields(cls)
 
 
 def _default(field: dict) -> Any:

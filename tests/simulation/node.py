@@ -186,7 +186,8 @@ class Process:
         """Like `assemble.Parts`: rebuilds a store that belongs to another log."""
         log = self.world.log
         end = log.end_offsets(SESSION_EVENTS)[partition]
-        belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), version_for(self.node.roles))
+        version = version_for(self.node.roles)
+        belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), version)
         data = self.disk.stores.setdefault(partition, {})
         is_loaded = partition in self.disk.loaded
         self.disk.loaded.discard(partition)

@@ -37,6 +37,7 @@ from foldlog.processors.wake import budget, decide, facts as wake
 from foldlog.processors.wake.budget import Budget
 from foldlog.processors.worker import worker
 from foldlog.processors.worker.actions import Actions
+from foldlog.processors.worker.fact_sender import FactSender
 from foldlog.processors.worker.lost_effects import LostEffects
 from foldlog.processors.worker.outbox import Outbox
 from foldlog.schemas import events as ev
@@ -201,6 +202,10 @@ OF_STORES = (
           Simulated("KeptOutcomesArrive", "kills")),
     Plant("an outbox that loses an outcome", Outbox, "pending", wrong.loses_the_newest,
           searched=Searched("KeptOutcomesArrive", "once")),
+    Plant("facts in another batch than their events", Store, "write", wrong.facts_later,
+          Simulated("FactsAreTheLog", "kills")),
+    Plant("a fact that failed is left out", FactSender, "_answered", wrong.never_fails,
+          Simulated("FactsAreTheLog", "chaos")),
     Plant("no dead letters", worker.Worker, "_dead_letter", wrong.always(None),
           Simulated("DeadLettersAreKept", "conversation")),
 )

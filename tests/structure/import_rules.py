@@ -98,7 +98,7 @@ class Place(NamedTuple):
 
 PLACES = {
     "confluent_kafka": Place("log/", None),
-    "rocksdict": Place("", 2),  # the worker's store, and that of the fleet's tables
+    "rocksdict": Place("processors/", 1),
     "anthropic": Place("processors/effects/", 1),
     "httpx2": Place("processors/", 2),  # the transport of anthropic and mcp: errors, timeouts
     "mcp": Place("processors/outside/", 1),

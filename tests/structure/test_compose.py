@@ -39,7 +39,7 @@ def test_constraint_8_compose_file_is_valid():
 
 def test_compose_file_starts_one_broker_then_topics_then_a_supervised_worker():
     services = json.loads(_compose(COMPOSE_FILE, "--format", "json").stdout)["services"]
-    assert sorted(services) == ["gateway", "kafka", "topics", "worker"]
+    assert sorted(services) == ["fleet", "gateway", "kafka", "topics", "worker"]
     assert services["kafka"]["image"] == "apache/kafka:4.2.1"
     assert [p["host_ip"] for p in services["kafka"]["ports"]] == ["127.0.0.1"]
     assert services["topics"]["command"] == ["topics", "apply"]
@@ -50,7 +50,7 @@ def test_compose_file_starts_one_broker_then_topics_then_a_supervised_worker():
     assert worker["depends_on"]["topics"]["condition"] == "service_completed_successfully"
     assert worker["environment"]["KAFKA_BOOTSTRAP_SERVERS"] == "kafka:9092"
     assert "ANTHROPIC_API_KEY" in worker["environment"]
-    for name in ("topics", "worker", "gateway"):  # one broker cannot keep three replicas
+    for name in ("topics", "worker", "gateway", "fleet"):  # one broker cannot keep three replicas
         assert services[name]["environment"]["FOLDLOG_DURABILITY"] == "local"
 
 
@@ -68,6 +68,18 @@ def test_S2_7_a_gateway_is_started_on_demand_and_always_with_a_login():
     assert gateways["/var/lib/foldlog/blobs"] == workers["/var/lib/foldlog/blobs"]
     # A named volume gets the owner of the image's directory at that path.
     assert all(target in (ROOT / "Dockerfile").read_text("utf-8") for target in gateways)
+
+
+def test_the_gateway_asks_the_fleet_with_its_token():
+    services = json.loads(_compose(COMPOSE_FILE, "--format", "json").stdout)["services"]
+    fleet, gateway = services["fleet"], services["gateway"]
+    assert fleet["profiles"] == ["gateway"] and fleet["restart"] == "unless-stopped"
+    assert fleet["command"] == ["fleet", "--web", "0.0.0.0:9465"]
+    assert gateway["environment"]["FOLDLOG_FLEET_URL"] == "http://fleet:9465"
+    tokens = {each["environment"]["FOLDLOG_WEB_TOKEN"] for each in (fleet, gateway)}
+    assert len(tokens) == 1
+    [state] = [volume["target"] for volume in fleet["volumes"]]
+    assert state in (ROOT / "Dockerfile").read_text("utf-8")
 
 
 def test_the_host_reaches_the_port_that_is_advertised():

@@ -112,7 +112,7 @@ def test_one_loop(path, text, expected):
         ({"cli/x.py": "from anthropic import AsyncAnthropic"}, 1),
         ({"processors/effects/a.py": "import importlib as i; i.import_module('anthropic')",
           "processors/effects/b.py": "import anthropic"}, 1),
-        ({"processors/worker/app.py": "import faust.app"}, 0),
+        ({"fleet/app.py": "import faust.app"}, 0),
         ({"processors/x.py": "import faust"}, 1),
         ({"cli/x.py": "import click"}, 0),
         ({"client/x.py": "import click"}, 1),

@@ -27,7 +27,7 @@ def settings_of(unit: Path) -> dict[str, list[str]]:
 
 
 def test_S2_7_S2_13_there_is_a_unit_for_each_part_of_an_installation():
-    parts = ("broker", "gateway", "topics", "worker@")
+    parts = ("broker", "fleet", "gateway", "topics", "worker@")
     assert [unit.name for unit in UNITS] == [f"foldlog-{part}.service" for part in parts]
 
 

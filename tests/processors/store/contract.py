@@ -255,6 +255,28 @@ class StoreContract:
         assert sorted(store.sessions()) == sorted(names)
         store.close()
 
+    def test_facts_are_stored_with_their_batch_in_order_until_they_are_deleted(self, open):
+        store = Store(open())
+        facts = [(offset, b"fact %d" % offset) for offset in (3, 255, 256, 70_000)]
+        store.write({}, {}, may_owe, INITIAL, Cursor(300, 1), facts=facts[:2])
+        store.write({}, {}, may_owe, INITIAL, Cursor(70_001, 1), facts=facts[2:])
+        store.close()
+        again = Store(open())
+        assert again.facts(9) == facts and again.facts(2) == facts[:2]
+        assert list(again.sessions()) == again.busy() == []
+        again.delete_facts([3, 256])
+        assert again.facts(9) == [facts[1], facts[3]] and again.count_facts() == 2
+        again.close()
+
+    def test_facts_of_a_failed_batch_are_not_stored(self, open):
+        full = Full(open())
+        store = Store(full)
+        full.full = True
+        with pytest.raises(OSError):
+            store.write({}, {}, may_owe, INITIAL, Cursor(300, 1), facts=[(3, b"fact")])
+        assert store.facts(9) == [] and store.cursor == Cursor()
+        store.close()
+
     def test_an_unknown_session_is_none(self, open):
         store = Store(open())
         assert store.load("s1") is None and store.cursor == Cursor() and store.belongs is None

@@ -61,6 +61,8 @@ def test_S2_worker_metrics_count_a_turn_and_its_json_logs_have_no_content(broker
     assert values["foldlog_claims"]["models", "accepted"] >= 1
     assert values["foldlog_wake_rows"]["S1",] >= 1
     assert values["foldlog_dead_letters"] == {(): 0}, "an alert needs a 0 before the first"
+    assert values["foldlog_facts_failed"] == {(): 0}
+    assert values["foldlog_facts_waiting"].keys() == values["foldlog_folded_offset"].keys()
     assert values["foldlog_log_reachable"] == {(): 1}
     assert abs(values["foldlog_clock_skew_seconds"][()]) < 10
     assert sum(values["foldlog_lag_records"].values()) >= 0
