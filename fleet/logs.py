@@ -14,6 +14,7 @@ _UNREACHABLE = (
     "NodeNotReadyError",
     "Unable connect to node",
     "Unable to update metadata",
+    "GroupCoordinatorNotAvailableError",
 )
 """Messages about an unreachable broker, which the client repeats many times a second."""
 

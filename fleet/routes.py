@@ -6,12 +6,13 @@ restored and caught up with; the page is then 503 with Retry-After, never an old
 Requests run in threads of the server and read RocksDB directly, so that Faust's loop never waits.
 """
 
+import heapq
 import http.client
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -31,6 +32,14 @@ HOP_S = 5.0
 RETRY_AFTER_S = 1
 DAY_HOURS, MONTH_HOURS = 24, 31 * 24
 Query = dict[str, str]
+
+
+class Listed(NamedTuple):
+    """A session in a list: its place among others (answers.place), and where its row is."""
+
+    place: tuple[int, str]
+    partition: int
+    key: bytes
 
 
 class Unavailable(Exception):
@@ -64,7 +73,7 @@ class Routes:
     def __init__(self, app: FleetApp) -> None:
         self._app, self._book = app, app.book
         self._partitions = app.settings.partitions
-        self._recent: dict[int, tuple[int, list[Json]]] = {}
+        self._recent: dict[int, tuple[int, list[Listed]]] = {}
         self._parts: dict[str, Callable[[list[int], Query], Json]] = {
             "sessions": self._sessions_part, "inbox": self._inbox_part, "hours": self._hours_part,
         }  # fmt: skip
@@ -186,28 +195,38 @@ class Routes:
     def _sessions_part(self, places: list[int], query: Query) -> Json:
         limit = _number(query.get("limit", ""), 1, LIMIT_MAX)
         user = query.get("user")
-        found = [row for partition in places for row in self._listed(partition, user)]
+        found = [place for partition in places for place in self._listed(partition, user)]
         total = len(found)
         if cursor := query.get("after"):
             try:
                 begin = answers.after(cursor)
             except ValueError:
                 raise Wrong("`after` is the `next` of an earlier answer") from None
-            found = [row for row in found if answers.place(row) > begin]
-        found.sort(key=answers.place)
-        left = answers.cursor(found[limit - 1]) if len(found) > limit else None
-        return {"sessions": found[:limit], "total": total, "next": left}
+            found = [listed for listed in found if listed.place > begin]
+        first = heapq.nsmallest(limit + 1, found)
+        shown = [self._session(listed) for listed in first[:limit]]
+        left = answers.cursor(shown[-1]) if len(first) > limit else None
+        return {"sessions": shown, "total": total, "next": left}
 
-    def _listed(self, partition: int, user: str | None) -> list[Json]:
-        """The sessions of a user, or of all users. These are kept until the next fact."""
+    def _listed(self, partition: int, user: str | None) -> list[Listed]:
+        """The sessions of a user, or of all users. The latter are kept until the next fact."""
         db = self._db(rows.SESSIONS, partition)
         if user is not None:
-            return list(_sessions_of(db, f"{user}/".encode()))
+            return list(_listed_of(db, partition, f"{user}/".encode()))
         version = self._book.next.get(partition, -1)
         kept = self._recent.get(partition)
         if kept is None or kept[0] != version:
-            kept = self._recent[partition] = (version, list(_sessions_of(db, b"")))
+            kept = self._recent[partition] = (version, list(_listed_of(db, partition, b"")))
         return kept[1]
+
+    def _session(self, listed: Listed) -> Json:
+        row = rows.decoded(
+            rows.SESSIONS, self._db(rows.SESSIONS, listed.partition).get(listed.key)
+        )
+        if not isinstance(row, rows.SessionRow):
+            row = rows.SessionRow(damaged=True)
+        row.user_id, row.session_id = rows.session_of(listed.key)
+        return answers.session(row)
 
     # -- the inbox ---------------------------------------------------------------------------------
 
@@ -384,12 +403,11 @@ def _items(db: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield key, value
 
 
-def _sessions_of(db: Any, prefix: bytes) -> Iterator[Json]:
+def _listed_of(db: Any, partition: int, prefix: bytes) -> Iterator[Listed]:
     for key, value in _items(db, prefix):
-        row = rows.decoded(rows.SESSIONS, value)
-        if b"/" in key and isinstance(row, rows.SessionRow):
-            row.user_id, row.session_id = rows.session_of(key)
-            yield answers.session(row)
+        if b"/" in key:
+            changed_at = rows.changed_at(value)
+            yield Listed((-changed_at, rows.session_of(key)[1]), partition, key)
 
 
 def _inboxes_of(db: Any, user: str | None) -> Iterator[tuple[str, rows.InboxRow]]:

@@ -16,7 +16,6 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-import msgspec
 from fastavro import parse_schema
 from msgspec import Struct
 
@@ -235,25 +234,6 @@ BY_NAME = {row.name: row for row in FACT_TYPES}
 BY_CLASS = {row.cls: row for row in FACT_TYPES}
 
 
-_PACKER = msgspec.msgpack.Encoder()
-
-
-def pack(fact: Fact) -> bytes:
-    """A fact in the form in which a worker stores it until it is sent: ten times faster than Avro,
-    and not meant to be read by another version."""
-    return BY_CLASS[type(fact)].name.encode() + b"\0" + _PACKER.encode(fact)
-
-
-def unpack(data: bytes) -> Fact:
-    """The fact that `pack` has packed. Raises ValueError for other bytes."""
-    name, _, fields = data.partition(b"\0")
-    row = BY_NAME.get(name.decode("utf-8", "replace"))
-    if row is None:
-        raise ValueError(f"there is no fact {name!r}")
-    fact: Fact = msgspec.msgpack.decode(fields, type=row.cls)
-    return fact
-
-
 class UnknownFact(NamedTuple):
     """A record that this version cannot read. `type`: the header `t`, or empty."""
 
@@ -274,10 +254,21 @@ def _writer(cls: type) -> tuple[bytes, Any]:
     return MAGIC + codec.fingerprint_of(schema), parse_schema(schema)
 
 
+_Reader = tuple[type, Any, Any]
+"""Class, the writer's parsed schema, and the current schema if it differs (else None)."""
+
+
 @cache
-def _readers() -> dict[bytes, tuple[type, Any]]:
-    """Class and schema by the first 10 bytes of a value."""
-    return {_writer(row.cls)[0]: (row.cls, _writer(row.cls)[1]) for row in FACT_TYPES}
+def _readers() -> dict[bytes, _Reader]:
+    """The readers of all schemas that ever wrote a fact (history_facts/, whose files are like those
+    of history/), by the first 10 bytes of a value."""
+    found: dict[bytes, _Reader] = {}
+    for file in resources.files(__package__).joinpath("history_facts").iterdir():
+        shape = json.loads(file.read_text("utf-8"))
+        cls = BY_NAME[shape["type"]].cls
+        head = MAGIC + codec.fingerprint_of(shape["schema"])
+        found[head] = cls, parse_schema(shape["schema"]), _writer(cls)[1]
+    return found | {_writer(row.cls)[0]: (row.cls, _writer(row.cls)[1], None) for row in FACT_TYPES}
 
 
 def encode_fact(fact: Fact) -> tuple[bytes, Headers]:
@@ -295,9 +286,8 @@ def decode_fact(
     found = _readers().get((value or b"")[:HEAD_BYTES])
     if value is None or found is None:
         return UnknownFact(kind, "no schema of this version")
-    cls, schema = found
     try:
-        fact: Fact = codec.read_as(value, cls, schema, None)
+        fact: Fact = codec.read_as(value, *found)
     except Undecodable as error:
         return UnknownFact(kind, str(error))
     return fact

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...schemas import events as ev, facts
-from ...schemas.bounds import SUM_MAX
 from ...schemas.codec import Entry, Unreadable
 from ...schemas.enums import (
     Approval,
@@ -16,7 +15,6 @@ from ...schemas.enums import (
     Decision,
     DoubtAnswer,
     EndReason,
-    ModelWork,
     Outcome,
     Via,
 )
@@ -29,13 +27,11 @@ from ..fold.projections.turn_view import FAILED, HAPPENED, Call, TurnView, call_
 from ..fold.rows import Rows
 from ..fold.ruling import ACCEPTED, Ruling
 from ..fold.views import SessionViews
+from .drafts import Draft, completed
 from .turn_clock import ENDED, WAITS, TurnClock
 from .waiting_calls import asking, doubtful
 
 ASK, ALLOW = Approval.ASK, Decision.ALLOW
-USAGES_MAX = 64
-"""The most rows of usage in a fact; requests to further models count in the last one."""
-
 RECENT_LINES, RECENT_ROWS = 32, 8
 """How many lines and rows of usage are searched first for those of the last turn."""
 
@@ -47,14 +43,23 @@ def fact_of(
 ) -> Fact | None:
     """The fact of an event, which the fold has folded; None if it has none. `before`, `after`: the
     views of its session before and after it."""
+    draft = draft_of(entry, before, after, ruling)
+    return None if draft is None else completed(draft, prices)
+
+
+def draft_of(
+    entry: Entry, before: SessionViews, after: SessionViews, ruling: Ruling
+) -> Draft | None:
+    """The draft of the same fact."""
     if after.frozen is not before.frozen and after.frozen is not None:
         code = "unreadable" if type(entry.event) is Unreadable else "fold_error"
         known = after.turn.known
-        return facts.SessionFailed(**_place(entry, after), code=code) if known else None
+        return Draft(facts.SessionFailed(**_place(entry, after), code=code)) if known else None
     derive = DERIVED.get(type(entry.event))
     if derive is None or ruling is not ACCEPTED:
         return None
-    return derive(entry, before, after, prices)
+    found = derive(entry, before, after)
+    return Draft(found) if isinstance(found, Fact) else found
 
 
 def _place(entry: Entry, views: SessionViews) -> dict[str, Any]:
@@ -71,7 +76,7 @@ def _place(entry: Entry, views: SessionViews) -> dict[str, Any]:
 # -- sessions and phases ---------------------------------------------------------------------------
 
 
-def _opened(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable) -> Fact:
+def _opened(entry: Entry, _: SessionViews, after: SessionViews) -> Fact:
     return facts.SessionOpened(
         **_place(entry, after),
         parent_id=entry.event.parent_session,
@@ -82,14 +87,12 @@ def _opened(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable) 
     )
 
 
-def _repaired(
-    entry: Entry, before: SessionViews, after: SessionViews, prices: PriceTable
-) -> Fact | None:
+def _repaired(entry: Entry, before: SessionViews, after: SessionViews) -> Draft | None:
     turn = after.turn
     if after.frozen is not None or not turn.known:
         return None
     was_over, is_over = _over_at(before.transcript.lines), _over_at(after.transcript.lines)
-    return facts.SessionRepaired(
+    fact = facts.SessionRepaired(
         **_place(entry, after),
         title=_first_title(after),
         phase=after.state.phase,
@@ -99,18 +102,16 @@ def _repaired(
         is_closed=turn.terminated,
         approvals=tuple(map(_waiting, asking(turn)))[:WAITING_MAX],
         doubts=tuple(map(_waiting, doubtful(turn)))[:WAITING_MAX],
-        usage=_usage(after, prices, was_over, is_over),
     )
+    return Draft(fact, _spent(after, was_over, is_over))
 
 
-def _closed(
-    entry: Entry, before: SessionViews, after: SessionViews, prices: PriceTable
-) -> Fact | None:
-    usage = _usage(after, prices, _over_at(before.transcript.lines), entry.offset)
-    return facts.SessionClosed(**_place(entry, after), usage=usage)
+def _closed(entry: Entry, before: SessionViews, after: SessionViews) -> Draft:
+    spent = _spent(after, _over_at(before.transcript.lines), entry.offset)
+    return Draft(facts.SessionClosed(**_place(entry, after)), spent)
 
 
-def _phase(entry: Entry, before: SessionViews, after: SessionViews, _: PriceTable) -> Fact | None:
+def _phase(entry: Entry, before: SessionViews, after: SessionViews) -> Fact | None:
     return _phase_changed(entry, before, after)
 
 
@@ -133,7 +134,7 @@ def _phase_changed(
     )
 
 
-def _cancel(entry: Entry, before: SessionViews, after: SessionViews, _: PriceTable) -> Fact | None:
+def _cancel(entry: Entry, before: SessionViews, after: SessionViews) -> Fact | None:
     withdrawn = _withdrawn(before.turn, after.turn)
     changed = _phase_changed(entry, before, after, withdrawn)
     return changed or _answered_all(entry, after, withdrawn)
@@ -154,7 +155,7 @@ def _answered_all(entry: Entry, after: SessionViews, calls: list[str]) -> Fact |
 # -- turns -----------------------------------------------------------------------------------------
 
 
-def _message(entry: Entry, before: SessionViews, after: SessionViews, _: PriceTable) -> Fact | None:
+def _message(entry: Entry, before: SessionViews, after: SessionViews) -> Fact | None:
     number = after.turn.number
     if number == before.turn.number:
         return _answered_all(entry, after, _withdrawn(before.turn, after.turn))
@@ -164,9 +165,7 @@ def _message(entry: Entry, before: SessionViews, after: SessionViews, _: PriceTa
     return facts.TurnBegun(**_place(entry, after), turn=number)
 
 
-def _turn_ended(
-    entry: Entry, before: SessionViews, after: SessionViews, prices: PriceTable
-) -> Fact:
+def _turn_ended(entry: Entry, before: SessionViews, after: SessionViews) -> Draft:
     event, turn, generation = entry.event, before.turn, before.turn.generation
     failed = generation is not None and generation.status is FAILED
     reason: EndReason = event.reason
@@ -179,17 +178,17 @@ def _turn_ended(
         ms = max(0, lines[-1].at - lines[0].at)  # nearly always
     else:
         ms = _worked_ms(previous, lines, -1 if after.origin is None else after.origin.opened)
-    return facts.TurnEnded(
+    fact = facts.TurnEnded(
         **_place(entry, after),
         turn=event.turn,
         reason=reason,
         error=generation.error[:NAME_CHARS_MAX] if failed and generation is not None else "",
         steps=turn.step,
         ms=ms,
-        usage=_usage(after, prices, paid, entry.offset),
         doubts=_new_doubts(turn, after.turn) if after.turn.doubts else (),
         next_turn=after.turn.number if after.turn.open else 0,
     )
+    return Draft(fact, _spent(after, paid, entry.offset))
 
 
 def _new_doubts(before: TurnView, after: TurnView) -> tuple[WaitingCall, ...]:
@@ -234,52 +233,14 @@ def _over_at(lines: Rows[Line]) -> int:
     return -1
 
 
-def _usage(
-    views: SessionViews, prices: PriceTable, above: int, upto: int
-) -> tuple[facts.ModelUsage, ...]:
-    """The requests with an offset in (above, upto], added up by model and kind of work."""
-    sums: dict[tuple[str, Any], list[Any]] = {}
-    for row in _spent_since(views.ledger.spent, above):
-        if row.offset > upto:
-            break
-        key, cost = (row.model, row.kind), prices.cost(row)
-        numbers = sums.get(key)
-        if numbers is None and len(sums) >= USAGES_MAX:
-            numbers = sums[next(reversed(sums))]
-        if numbers is None:
-            numbers = sums[key] = [0, 0, 0, 0, 0, 0, 0]
-        numbers[0] += 1
-        numbers[1] += row.input_tokens
-        numbers[2] += row.cache_read_tokens
-        numbers[3] += row.cache_write_5m_tokens
-        numbers[4] += row.cache_write_1h_tokens
-        numbers[5] += row.output_tokens
-        is_known = numbers[6] is not None and cost is not None
-        numbers[6] = min(numbers[6] + cost, SUM_MAX) if is_known else None
-    return tuple([_model_usage(*key, numbers) for key, numbers in sums.items()])
-
-
-def _spent_since(spent: Rows[Spent], above: int) -> list[Spent]:
-    count = RECENT_ROWS
+def _spent(views: SessionViews, above: int, upto: int) -> list[Spent]:
+    """The requests with an offset in (above, upto]."""
+    spent, count = views.ledger.spent, RECENT_ROWS
     while True:
         rows = spent.since(max(0, len(spent) - count))
         if len(rows) == len(spent) or rows[0].offset <= above:
-            return [row for row in rows if row.offset > above]
+            return [row for row in rows if above < row.offset <= upto]
         count *= 8
-
-
-def _model_usage(model: str, work: ModelWork, numbers: list[Any]) -> facts.ModelUsage:
-    return facts.ModelUsage(
-        model=model[:NAME_CHARS_MAX],
-        work=work,
-        requests=numbers[0],
-        input_tokens=numbers[1],
-        cache_read_tokens=numbers[2],
-        cache_write_5m_tokens=numbers[3],
-        cache_write_1h_tokens=numbers[4],
-        output_tokens=numbers[5],
-        picodollars=numbers[6],
-    )
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -299,7 +260,7 @@ def _code_of(call: Call) -> str:
     return "contradicted" if call.status is CONTRADICTED else "unknown"
 
 
-def _invoked(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable) -> Fact | None:
+def _invoked(entry: Entry, _: SessionViews, after: SessionViews) -> Fact | None:
     if entry.event.approval != ASK:
         return None
     call = call_of(after.turn, entry.event)
@@ -311,18 +272,18 @@ def _invoked(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable)
     )
 
 
-def _decided(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable) -> Fact:
+def _decided(entry: Entry, _: SessionViews, after: SessionViews) -> Fact:
     is_allowed = entry.event.decision == ALLOW
     answer = ApprovalAnswer.ALLOWED if is_allowed else ApprovalAnswer.DENIED
     return facts.ApprovalAnswered(**_place(entry, after), call=entry.event.call, answer=answer)
 
 
-def _expired(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable) -> Fact:
+def _expired(entry: Entry, _: SessionViews, after: SessionViews) -> Fact:
     answer = ApprovalAnswer.EXPIRED
     return facts.ApprovalAnswered(**_place(entry, after), call=entry.event.call, answer=answer)
 
 
-def _uncertain(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable) -> Fact | None:
+def _uncertain(entry: Entry, _: SessionViews, after: SessionViews) -> Fact | None:
     call = call_of(after.turn, entry.event)
     assert call is not None, "a call in doubt is kept"
     code = entry.event.code[:NAME_CHARS_MAX] or _code_of(call)
@@ -332,7 +293,7 @@ def _uncertain(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTabl
     )
 
 
-def _result(entry: Entry, before: SessionViews, after: SessionViews, _: PriceTable) -> Fact | None:
+def _result(entry: Entry, before: SessionViews, after: SessionViews) -> Fact | None:
     event = entry.event
     call = call_of(before.turn, event)
     assert call is not None, "an accepted event names a call that is there"
@@ -362,7 +323,7 @@ def _late_answer(event: ev.ToolResult) -> DoubtAnswer:
     return DoubtAnswer.DID_NOT_HAPPEN if is_not_run else DoubtAnswer.HAPPENED
 
 
-def _resolved(entry: Entry, _: SessionViews, after: SessionViews, __: PriceTable) -> Fact:
+def _resolved(entry: Entry, _: SessionViews, after: SessionViews) -> Fact:
     happened = entry.event.outcome == HAPPENED
     answer = DoubtAnswer.HAPPENED if happened else DoubtAnswer.DID_NOT_HAPPEN
     return facts.DoubtSettled(**_place(entry, after), call=entry.event.call, answer=answer)
@@ -397,7 +358,7 @@ def _first_title(views: SessionViews) -> str:
     return ""
 
 
-Derive = Callable[[Entry, SessionViews, SessionViews, PriceTable], Fact | None]
+Derive = Callable[[Entry, SessionViews, SessionViews], Fact | Draft | None]
 DERIVED: dict[type, Derive] = {
     ev.SessionOpened: _opened,
     ev.RecordSkipped: _repaired,

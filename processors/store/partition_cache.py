@@ -129,7 +129,8 @@ class PartitionCache:
         self.streamed: dict[str, SessionViews] = {}
         self.since: dict[str, int] = {}  # per dirty session: the first offset that changed it
         self._facts: list[FactRow] = []  # since the last write
-        self.facts_stored = 0  # facts that must still be sent, once fact_sender.py has counted them
+        # The facts in the store; None until fact_sender.py has counted those of an earlier process.
+        self.facts_stored: int | None = None if self.next_offset else 0
         self.stuck: dict[str, str] = {}  # see `leave_alone`
         self._stuck_in: dict[str, int] = {}
         self._unknown: set[str] = set()  # not in the store, until the next write
@@ -292,7 +293,8 @@ class PartitionCache:
         frozen = self.store.write(
             self.dirty, self.streamed, busy, self.partition, cursor, self.since, self._facts
         )
-        self.facts_stored += len(self._facts)
+        if self.facts_stored is not None:
+            self.facts_stored += len(self._facts)
         self._facts = []
         self._hot.update(frozen)
         self.dirty, self.streamed, self.since = {}, {}, {}

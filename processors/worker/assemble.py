@@ -24,7 +24,7 @@ from ...schemas.enums import Role
 from ...schemas.topics import SESSION_EVENTS, SESSION_FACTS, USER_SESSIONS
 from .. import crash_points
 from ..advice.mistakes import Watch
-from ..advice.prices import load_prices
+from ..advice.prices import PriceTable, load_prices
 from ..advice.prompt_growth import Growth
 from ..agent import Agent
 from ..agent_digest import digests_of
@@ -263,8 +263,8 @@ class Parts:
                 is_dead=self._registry().is_dead,
                 lost_effects=self.lost_effects,
                 announcer=self._announcer() if Role.SESSIONS in roles else None,
-                fact_of=FactRows(prices, say, self.meter.add) if Role.SESSIONS in roles else None,
-                fact_sender=self._fact_sender() if Role.SESSIONS in roles else None,
+                fact_of=FactRows(say, self.meter.add) if Role.SESSIONS in roles else None,
+                fact_sender=self._fact_sender(prices) if Role.SESSIONS in roles else None,
                 check_tokens=self.token_advisor.check if watch and Role.SESSIONS in roles else None,
                 make_snapshots=self.snapshot_maker.check if self.snapshot_maker else None,
                 has_letter=self.letters.has,
@@ -298,11 +298,12 @@ class Parts:
 
         return Announcer(self.producer, partitions, self.mail.post, settled, say, since)
 
-    def _fact_sender(self) -> FactSender:
+    def _fact_sender(self, prices: PriceTable) -> FactSender:
         return FactSender(
             self.producer,
             self.log.partitions(SESSION_FACTS),
             self.mail.post,
+            prices,
             SystemClock().monotonic_ms,
             say,
             self.meter.add,

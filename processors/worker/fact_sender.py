@@ -20,11 +20,12 @@ from typing import NamedTuple, Protocol
 from ...log.door import Delivered, Headers, Producer
 from ...log.errors import AppendError, Corrupt, FoldlogError, LogFatal
 from ...log.partition import partition_for
-from ...schemas.facts import encode_fact, pack, unpack
+from ...schemas.facts import encode_fact
 from ...schemas.topics import SESSION_FACTS
 from .. import crash_points
 from ..advice.prices import PriceTable
-from ..facts.derive import DERIVED, fact_of
+from ..facts.derive import DERIVED, draft_of
+from ..facts.drafts import completed, pack, unpack
 from ..fold.sessions import FoldedEvent
 from ..store.partition_cache import PartitionCache
 from ..store.store import FactRow, Store
@@ -48,15 +49,15 @@ class FactRows:
 
     of_events = frozenset(DERIVED)
 
-    def __init__(self, prices: PriceTable, say: Callable[[str], None], add: Add) -> None:
-        self._prices, self._say, self._add = prices, say, add
+    def __init__(self, say: Callable[[str], None], add: Add) -> None:
+        self._say, self._add = say, add
         self._has_failed = False
 
     def __call__(self, event: FoldedEvent) -> FactRow | None:
         entry, ruling, before, after = event
         try:
-            fact = fact_of(entry, before, after, ruling, self._prices)
-            return None if fact is None else (fact.offset, pack(fact))
+            draft = draft_of(entry, before, after, ruling)
+            return None if draft is None else (entry.offset, pack(draft))
         except Exception as bug:
             self._add("foldlog_facts_failed")
             if not self._has_failed:
@@ -103,11 +104,12 @@ class FactSender:
         producer: Producer,
         partitions: int,
         post: Callable[[Callable[[], None]], None],
+        prices: PriceTable,
         monotonic_ms: Callable[[], int],
         say: Callable[[str], None],
         add: Add,
     ) -> None:
-        self._producer, self._partitions = producer, partitions
+        self._producer, self._partitions, self._prices = producer, partitions, prices
         self._post, self._now, self._say, self._add = post, monotonic_ms, say, add
         self._lanes: dict[int, _Lane] = {}
         self._is_failing = False
@@ -119,11 +121,12 @@ class FactSender:
         if lane is None or lane.store is not owned.store:
             self.stop(owned.number)
             lane = self._lanes[owned.number] = _Lane(owned.store)
+        if owned.facts_stored is None:
             owned.facts_stored = owned.store.count_facts()
         if lane.is_busy:
             return
         if lane.confirmed:
-            self._delete(lane, owned)
+            owned.facts_stored -= self._delete(lane)
         if not owned.facts_stored or self._now() < lane.retry_at:
             return
         if not lane.records:
@@ -135,23 +138,24 @@ class FactSender:
     def _read(self, lane: _Lane) -> Iterator[_Fact]:
         for offset, packed in lane.store.facts(READ_MAX):
             try:
-                fact = unpack(packed)
+                draft = unpack(packed)
             except ValueError as error:
                 raise Corrupt(f"the fact at offset {offset}: {error}") from error
             try:
+                fact = completed(draft, self._prices)
                 yield _Fact(offset, fact.user_id, *encode_fact(fact))
             except ValueError as bug:
                 self._add("foldlog_facts_failed")
                 self._say(f"the fact of offset {offset} is left out, which is a bug: {bug}")
                 lane.confirmed.append(offset)
 
-    def _delete(self, lane: _Lane, owned: PartitionCache) -> None:
+    def _delete(self, lane: _Lane) -> int:
         crash_points.reach("facts.confirmed")
-        lane.store.delete_facts(lane.confirmed)
-        owned.facts_stored -= len(lane.confirmed)
-        self._add("foldlog_facts_sent", by=len(lane.confirmed))
+        offsets, lane.confirmed = lane.confirmed, []
+        lane.store.delete_facts(offsets)
+        self._add("foldlog_facts_sent", by=len(offsets))
         self._is_failing = False
-        lane.confirmed = []
+        return len(offsets)
 
     def stop(self, partition: int) -> None:
         """Begin no more facts of a partition, whose store is closed next. A fact in flight may

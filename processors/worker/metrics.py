@@ -62,7 +62,7 @@ def status_of(worker: Worker) -> dict[str, Any]:
                 "offset": owned.next_offset,
                 "held": sorted(worker.held(owned)),
                 "stuck": dict(owned.stuck),
-                "facts_waiting": owned.facts_stored,
+                "facts_waiting": owned.facts_stored or 0,
             }
             for number, owned in list(worker.owned.items())
         },

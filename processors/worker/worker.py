@@ -194,6 +194,8 @@ class Worker:
 
     def _refold(self, owned: PartitionCache, why: str) -> None:
         self._say(f"partition {owned.number}: {why}; the store is rebuilt")
+        if self._parts.fact_sender is not None:
+            self._parts.fact_sender.stop(owned.number)
         owned.store.abandon()
         crash_points.reach("refold.begun")
         owned.reset(self._open_store(owned.number, fresh=True))
@@ -381,10 +383,13 @@ class Worker:
         if self._parts.make_snapshots is not None:
             self._parts.make_snapshots(self)
         if self._parts.fact_sender is not None:
-            for owned in list(self.owned.values()):
-                if owned.next_offset >= owned.takes_from:  # the worker catches up first
-                    self._with_rebuild(self._parts.fact_sender.send, owned)
+            self._send_facts(self._parts.fact_sender)
         return self._take_seeks()
+
+    def _send_facts(self, sender: FactSender) -> None:
+        for owned in list(self.owned.values()):
+            if owned.next_offset >= owned.takes_from:  # it has caught up with the log
+                self._with_rebuild(sender.send, owned)
 
     def _retake_ms(self, owned: PartitionCache) -> float:
         """The delay in ms between this worker's last PARTITION_TAKEN of a partition and the next

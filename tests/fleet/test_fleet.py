@@ -8,6 +8,7 @@ changelogs restore.
 import json
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -21,7 +22,7 @@ from foldlog.schemas.facts import encode_fact
 from foldlog.tests.fleet.facts import AT, History, fold
 from foldlog.tests.fleet.members import PARTITIONS, Fleet, Member, fleet
 from foldlog.tests.kit.programs import ended
-from foldlog.tests.kit.waiting import until
+from foldlog.tests.kit.waiting import joined, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 USERS = [f"user-{number}" for number in range(12)]
@@ -77,6 +78,29 @@ class Story:
             for key in expected:
                 if place_of(*key) in owned:
                     assert key in found, (member.name, key)
+
+
+class Viewer(threading.Thread):
+    """Asks two members in turn for all sessions, and remembers answers that are older than an
+    earlier one: a session that is missing, or that has fewer turns."""
+
+    def __init__(self, members: list[Member]) -> None:
+        super().__init__(daemon=True)
+        self.over, self.count, self.older = threading.Event(), 0, []
+        self._members, self._turns = members, {}
+
+    def run(self) -> None:
+        for _ in range(2_000):  # more than the test takes
+            if self.over.wait(0.2):
+                return
+            self._members.reverse()
+            page = self._members[0].get("/fleet/sessions?limit=1000")
+            if page is not None:
+                self.count += 1
+                turns = {row["session_id"]: row["turns"] for row in page["sessions"]}
+                less = [n for n in self._turns if turns.get(n, -1) < self._turns[n]]
+                self.older += [(self._members[0].name, less)] if less else []
+                self._turns = turns
 
 
 def place_of(table: str, key: bytes) -> int:
@@ -162,7 +186,9 @@ def demand_hours(member: Member, tables) -> None:
 
 @pytest.mark.timeout(240)  # a start for each crash point
 def test_a_member_killed_at_each_of_its_steps(story: Story) -> None:
-    story.running("a", "b")
+    members = story.running("a", "b")
+    viewer = Viewer(list(members))
+    viewer.start()
     member = story.here.member("a")
     for point in POINTS:
         member.kill()
@@ -171,6 +197,9 @@ def test_a_member_killed_at_each_of_its_steps(story: Story) -> None:
               show=story.here.report)
         assert member.kill() == -signal.SIGKILL, point
     story.running("a", "b")
+    viewer.over.set()
+    joined(viewer)
+    assert viewer.count and not viewer.older
     story.demand_equal()
 
 

@@ -3,6 +3,8 @@
 from collections import Counter
 from typing import Any
 
+from hypothesis import assume, given, strategies as st
+
 from foldlog.processors.advice.prices import list_prices
 from foldlog.processors.facts.derive import fact_of
 from foldlog.processors.fold.views import SessionViews
@@ -10,8 +12,9 @@ from foldlog.schemas import facts
 from foldlog.schemas.facts import Fact, decode_fact, encode_fact
 from foldlog.tests.kit.history import Step
 from foldlog.tests.kit.known_session import KnownSession, demand_agreement
-from foldlog.tests.laws.law import law
+from foldlog.tests.laws.law import LAW, histories, law
 from foldlog.tests.laws.random_history import RandomHistory
+from foldlog.tests.laws.test_refold_laws import forked, skipped
 from foldlog.web.inspector.cards import Card, TurnDone
 
 PRICES = list_prices()
@@ -43,7 +46,7 @@ def fact_in(step: Step) -> Fact | None:
         return None
     read = decode_fact(*encode_fact(fact))
     assert read == fact and (fact.partition, fact.offset) == (0, step.entry.offset)
-    assert (fact.at, fact.session_id) == (step.entry.at, step.entry.session_id)
+    assert (fact.at, fact.session_id) == (step.entry.at, step.views.session_id)
     assert (fact.user_id, fact.agent) == (step.views.state.user_id, step.views.turn.agent)
     return read
 
@@ -89,3 +92,30 @@ def test_an_ignored_event_has_no_fact(history: RandomHistory):
     for step in history.steps:
         if not step.ruling.accepted and step.views.frozen is step.before.frozen:
             assert fact_in(step) is None
+
+
+def some_step(history: RandomHistory, number: int) -> Step:
+    """A step of the opened session."""
+    steps = [step for step in history.steps if step.views.turn.known and not step.views.frozen]
+    assume(steps)
+    return steps[number % len(steps)]
+
+
+@LAW
+@given(histories(), st.integers(0, 10_000))
+def test_the_first_fact_of_a_fork_says_what_it_inherited(history: RandomHistory, number: int):
+    fork = forked(history, some_step(history, number))
+    known, fact = KnownSession(), fact_in(fork)
+    assert isinstance(fact, facts.SessionOpened) and fact.parent_id == history.session_id
+    known.take(fact)
+    demand_agreement(known, fork.views)
+
+
+@LAW
+@given(histories(), st.integers(0, 10_000))
+def test_the_fact_of_a_skip_says_all_that_is_known(history: RandomHistory, number: int):
+    step = skipped(history, some_step(history, number))
+    known, fact = KnownSession(is_frozen=True), fact_in(step)
+    assert isinstance(fact, facts.SessionRepaired) and fact.usage == ()
+    known.take(fact)
+    demand_agreement(known, step.views)

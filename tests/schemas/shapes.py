@@ -14,12 +14,13 @@ import avro.schema
 import msgspec
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 
-from foldlog.schemas import codec
+from foldlog.schemas import codec, facts
 from foldlog.schemas.codec import BY_NAME
 from foldlog.tests.schemas.arbitrary import example_of
 from foldlog.tests.structure.tree import ROOT
 
 HISTORY = ROOT / "schemas" / "history"
+FACT_HISTORY = ROOT / "schemas" / "history_facts"
 NAME = re.compile(r"([A-Z_]+)\.v([1-9][0-9]*)\.json")
 
 
@@ -61,6 +62,14 @@ def current(name: str) -> Shape:
     event = example_of(BY_NAME[name].cls)
     number = 1 + max((s.version for s in shapes() if s.type == name), default=0)
     return Shape(name, number, codec.schema_of(name), codec.encode(event), plain(event))
+
+
+def current_fact(name: str) -> Shape:
+    """The same of a type of facts."""
+    fact = example_of(facts.BY_NAME[name].cls)
+    number = 1 + max((s.version for s in shapes(FACT_HISTORY) if s.type == name), default=0)
+    value, _ = facts.encode_fact(fact)
+    return Shape(name, number, facts.schema_of(name), value, plain(fact))
 
 
 def plain(event: Any) -> dict:

@@ -136,7 +136,7 @@ class Process:
                 identity=self.identity, roles=node.roles, agents=[node.agent],
                 open_store=self.open_store, actions=actions, clock=self.clock, say=self.say,
                 is_dead=world.is_dead, lost_effects=self.lost,
-                fact_of=FactRows(list_prices(), self.say, self._add) if sends else None,
+                fact_of=FactRows(self.say, self._add) if sends else None,
                 fact_sender=self._fact_sender() if sends else None,
             )
         )
@@ -147,6 +147,7 @@ class Process:
             self.producer,
             self.world.partitions,
             self.mail.post,
+            list_prices(),
             self.clock.monotonic_ms,
             self.say,
             self._add,

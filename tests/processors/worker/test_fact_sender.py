@@ -78,14 +78,14 @@ class Sending:
             Slots(1), Slots(1), self.clock, self.output.append,
         )
         self.sender = FactSender(
-            producer or own, PARTITIONS, self.mail.post, self.clock.monotonic_ms,
+            producer or own, PARTITIONS, self.mail.post, PRICES, self.clock.monotonic_ms,
             self.output.append, self._add,
         )
         self.worker = Worker(
             WorkerParts(
                 identity=Identity("w", str(self.incarnation)), roles=("sessions",), agents=[AGENT],
                 open_store=self._open, actions=actions, clock=self.clock, say=self.output.append,
-                fact_of=FactRows(PRICES, self.output.append, self._add), fact_sender=self.sender,
+                fact_of=FactRows(self.output.append, self._add), fact_sender=self.sender,
             )
         )
         self.reader = self.log.reader(SESSION_EVENTS, {})
