@@ -15,7 +15,7 @@ from foldlog.processors.advice.prices import load_prices
 from foldlog.processors.facts.derive import fact_of
 from foldlog.schemas.facts import Fact
 from foldlog.tests.fleet.facts import Tables, fold
-from foldlog.tests.kit.waiting import joined
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 
 def facts_in(log: Log) -> list[Fact]:
@@ -100,4 +100,4 @@ def answering(log: Log) -> Iterator[Fleet]:
     finally:
         server.shutdown()
         server.server_close()
-        joined(thread)
+        thread.join(PATIENCE_S)

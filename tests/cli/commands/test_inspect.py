@@ -324,7 +324,7 @@ def test_topics_apply_is_idempotent(shell):
     assert dry["missing"] == ["memory-events"]
     assert "memory-events: created" in shell("topics apply").out
     (again,) = shell("topics apply --json").json
-    assert again["created"] == [] and len(again["same"]) == 6
+    assert again["created"] == [] and len(again["same"]) == 9
 
 
 def test_topics_that_differ_are_exit_code_1(tmp_path, capsys):
@@ -346,7 +346,7 @@ def test_topics_that_may_lose_records_stop_the_start_and_have_their_commands(she
     assert "kafka-configs.sh --bootstrap-server HOST:9092 --alter" in applied.out
     assert "For the missing replicas: start more brokers" in applied.out
     (data,) = shell("topics apply --json").json
-    assert len(data["commands"]) == 6
+    assert len(data["commands"]) == 9
     for start in ("worker --supervise", "gateway"):
         refused = shell(start)
         assert refused.code == 3 and "min.insync.replicas is 1, wanted 2" in refused.err
