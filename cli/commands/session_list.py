@@ -45,7 +45,12 @@ STATUSES = {
 }
 """The words for each status of --status."""
 
-OPEN = ("busy", "asks", "doubt", "unserved")
+TURN_OPEN = "open"
+"""The status shown for `busy` in a list from the fleet, which does not know whether a worker runs.
+"""
+WORDS = {**STATUSES, TURN_OPEN: "turn open"}
+
+OPEN = ("busy", TURN_OPEN, "asks", "doubt", "unserved")
 """The statuses of a session whose turn may still run."""
 
 RED, YELLOW, GREEN, DIM = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[2m"
@@ -147,7 +152,8 @@ def _from_fleet(
         is_wanted = not wanted.statuses or {status, line["status"]} & {*wanted.statuses}
         if is_wanted and (not wanted.agents or found["agent"] in wanted.agents):
             cost, saving = _cost(found), _input(found, prices)
-            yield Listed(line, status, found["title"], found["ms"], cost, saving)
+            shown = TURN_OPEN if status == "busy" else status
+            yield Listed(line, shown, found["title"], found["ms"], cost, saving)
 
 
 def _asked(fleet: "FleetClient", wanted: Wanted) -> Iterator[dict[str, Any]]:
@@ -238,7 +244,7 @@ def print_list(rows: Sequence[Listed], *, numbered: bool = False) -> None:
             "": number,
             "session": row.line["session_id"],
             "title": brief(row.title, TITLE_CHARS),
-            "status": STATUSES[row.status],
+            "status": WORDS[row.status],
             "agent": row.line["agent"],
             "user": row.line["user_id"],
             "turn": row.line["turn"],

@@ -172,13 +172,13 @@ def test_every_service_ends_with_0_at_ctrl_c_and_at_sigterm(machine, number):
     failure."""
     services = {
         "gateway": machine.start("gateway", "--port", "0"),
-        "users": machine.start("users"),
+        "fleet": machine.start("fleet"),
         "worker": machine.start("worker", "--supervise"),
     }
     try:
-        gateway, users = services["gateway"].stdout, services["users"].stderr
+        gateway, fleet = services["gateway"].stdout, services["fleet"].stderr
         assert "the gateway serves http://" in line_of(gateway, "its address")
-        assert "open sessions by user: http" in line_of(users, "its address")
+        assert "fleet member" in line_of(fleet, "its address")
         _await((machine.home / "worker" / "worker.json").exists)
     finally:
         for service in services.values():

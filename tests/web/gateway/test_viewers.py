@@ -19,7 +19,7 @@ from foldlog.web.gateway.subscriptions import Subscription, WatchedSession
 
 SCHEDULES = [
     *((seed, None) for seed in range(1, 25)),
-    *((seed, BY_NAME["resumed"]) for seed in range(14)),
+    *((seed, BY_NAME["resumed"]) for seed in range(28)),
 ]
 VIEWERS = 20
 LEAVES = 0.15  # the chance that a viewer leaves after reading its frames
@@ -160,10 +160,10 @@ def test_beyond_1_a_viewer_that_returns_has_the_same_as_one_that_stayed():
 
 
 def test_beyond_1_a_viewer_that_does_not_keep_up_is_disconnected_and_loses_nothing(monkeypatch):
-    audience = max(audiences(1), key=lambda found: len(found.history))
+    audience = max(audiences(7), key=lambda found: len(found.history))
     stayed, subscription, slow = Screen(), audience.subscribe(), audience.subscribe()
     with monkeypatch.context() as patch:
-        patch.setattr(subscriptions, "QUEUE_MAX", 5)
+        patch.setattr(subscriptions, "QUEUE_MAX", 40)
         for _ in audience.events():
             stayed.draw(subscription.drain())
     assert slow.ended and not slow.drain()
