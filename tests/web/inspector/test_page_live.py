@@ -160,7 +160,8 @@ def test_a_late_approval_is_refused_with_the_reason(place, url, page_at):
     refused.wait_for()
     assert refused.inner_text()
     page.unroute_all(behavior="ignoreErrors")
-    page.complaints.clear()  # the browser logs the 409
+    page.close()  # so that no request is on its way
+    page.complaints.clear()  # the browser logs the 409, and what was aborted
 
 
 def test_a_doubt_is_resolved_with_a_report(place, url, page_at):
