@@ -51,6 +51,11 @@ def fleet_command(
     return serve(settings, address, member_id, note, crash=crash, quiet=until_eof)
 
 
+AFTER_S = 10.0
+"""When `dev` starts the fleet, which takes two seconds of CPU: the worker and the gateway come first.
+"""
+
+
 @contextmanager
 def child_fleet(edge: Edge) -> Iterator[Callable[[], None]]:
     """A member of the fleet of the same installation, which ends with the block or with this
@@ -62,5 +67,5 @@ def child_fleet(edge: Edge) -> Iterator[Callable[[], None]]:
         yield lambda: None
         return
     member = [sys.executable, "-m", "foldlog.cli", *edge.flags, "fleet", "--until-eof"]
-    with restarting(member, what="the fleet") as end:
+    with restarting(member, what="the fleet", after_s=AFTER_S) as end:
         yield end

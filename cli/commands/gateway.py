@@ -155,16 +155,17 @@ def restarting(
     report: Callable[[str], None] = note,
     pause_s: float = PAUSE_S,
     what: str = "the gateway",
+    after_s: float = 0.0,
 ) -> Iterator[Callable[[], None]]:
-    """Run a process during a block, and restart it whenever it exits.
+    """Run a process during a block, from `after_s` on, and restart it whenever it exits.
 
     At the end of the block the process's stdin is closed, which ends the process. Yields a function
     that closes the stdin earlier, and returns at once.
     """
     stop = threading.Event()
-    first = _child(command)
+    first = None if after_s else _child(command)
     supervisor = threading.Thread(
-        target=_supervise, args=(first, command, stop, report, pause_s, what),
+        target=_supervise, args=(first, command, stop, report, pause_s, what, after_s),
         daemon=True,
     )
     supervisor.start()
@@ -182,13 +183,18 @@ def _child(command: Sequence[str]) -> "subprocess.Popen[Any]":
 
 
 def _supervise(
-    child: "subprocess.Popen[Any]",
+    child: "subprocess.Popen[Any] | None",
     command: Sequence[str],
     stop: threading.Event,
     report: Callable[[str], None],
     pause_s: float,
     what: str,
+    after_s: float,
 ) -> None:
+    if child is None:
+        if stop.wait(after_s):
+            return
+        child = _child(command)
     pause = pause_s
     while True:
         began = time.monotonic()
