@@ -52,8 +52,7 @@ def fleet_command(
 
 
 AFTER_S = 10.0
-"""When `dev` starts the fleet, which takes two seconds of CPU: the worker and the gateway come first.
-"""
+"""When `dev` starts the fleet, whose start takes seconds of CPU: worker and gateway come first."""
 
 
 @contextmanager
