@@ -1,7 +1,7 @@
 """Asks the fleet (`foldlog fleet`) about all sessions, over HTTP. It needs no Faust.
 
 Every member answers for all, so any member's URL will do. A member that restores its tables, or
-whose members share the partitions anew, sends 503; a request is repeated for `patience_s`.
+whose group is rebalancing, sends 503; a request is repeated for `patience_s`.
 """
 
 import http.client

@@ -172,7 +172,7 @@ class FleetApp(faust.App):
             return 0
 
     def is_busy(self) -> bool:
-        """Whether the member shares partitions anew, restores, or has facts to fold."""
+        """Whether the group is rebalancing, or the member restores tables or has facts to fold."""
         return bool(self.rebalancing or self.in_recovery or self._behind())
 
     def owners(self) -> dict[int, str]:
@@ -212,7 +212,7 @@ class FleetApp(faust.App):
 
 
 class _Loud(faust.Sensor):
-    """Ends the process when Kafka refuses a row. Faust would go on without the row."""
+    """Ends the process when Kafka refuses a row. Faust would continue without it."""
 
     def __init__(self, app: FleetApp) -> None:
         self._fleet = app

@@ -169,7 +169,7 @@ class Routes:
         except TooLate as late:
             raise Unavailable(str(late)) from None
         if self._app.rebalancing:
-            raise Unavailable("the members share the partitions anew")
+            raise Unavailable("the group is rebalancing")
         for partition in places:
             if not self._book.is_ready(partition):
                 raise Unavailable(f"partition {partition} is being restored")

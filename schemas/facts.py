@@ -1,4 +1,4 @@
-"""The facts of `session-facts`: what happened in a session, for those who look at many sessions.
+"""The facts of `session-facts`, for programs that read many sessions without folding the log.
 
 A worker derives at most one fact from an event (processors/facts/) and writes it, so the session
 and the offset of the event identify a fact. The topic has a record per fact, with the user as the

@@ -140,7 +140,7 @@ TOPICS: tuple[TopicSpec, ...] = (
         key="user_id",
         cleanup="delete",
         config=_CONFIG | _READ_BY_FAUST,
-        holds="what happened in sessions, for those who look at many: turns, cost, approvals",
+        holds="facts about sessions, for programs that read many of them: turns, cost, approvals",
     ),
     *(
         TopicSpec(name=name, key=key, cleanup="compact", config=_CONFIG | _READ_BY_FAUST,

@@ -13,8 +13,7 @@ from ...log.made import demand_topics
 from ..edge import Edge, example, pass_edge
 from ..terminal.log_lines import to_stderr
 from ..terminal.printing import note
-from .gateway import end_at_eof, restarting
-from .run import parse_address
+from .gateway import end_at_eof, parse_address, restarting
 
 
 @click.command("fleet", epilog=example(

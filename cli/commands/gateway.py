@@ -149,6 +149,16 @@ def child_gateway(
         yield end
 
 
+def parse_address(text: str) -> tuple[str, int]:
+    """Split ADDRESS:PORT. Raises click.UsageError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise click.UsageError(
+            f"--web {text} is not an address. Give ADDRESS:PORT, as in 127.0.0.1:9464."
+        )
+    return host.strip("[]"), int(port)
+
+
 @contextmanager
 def restarting(
     command: Sequence[str],

@@ -26,6 +26,7 @@ from ..terminal.printing import line, note
 from ..terminal.progress import Clock
 from ..terminal.signals import interrupting
 from . import gateway
+from .fleet import child_fleet
 from .kafka import start_broker
 
 ROLES = tuple(Role)
@@ -54,16 +55,6 @@ def parse_roles(text: str) -> tuple[str, ...]:
             f"the roles are {', '.join(ROLES)}."
         )
     return tuple(role for role in ROLES if role in wanted)
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Split ADDRESS:PORT. Raises click.UsageError."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise click.UsageError(
-            f"--web {text} is not an address. Give ADDRESS:PORT, as in 127.0.0.1:9464."
-        )
-    return host.strip("[]"), int(port)
 
 
 def forget_secrets(settings: Settings) -> None:
@@ -137,7 +128,7 @@ def worker_command(
     logging.getLogger("foldlog.worker").setLevel(logging.INFO)
     from ...processors.worker import host
 
-    address, loaded = parse_address(web), load_agents(agents)
+    address, loaded = gateway.parse_address(web), load_agents(agents)
     forget_secrets(edge.settings)
     # With a control_fd the supervisor has the lock.
     lock = start_lock(edge, worker_id) if control_fd is None else nullcontext()
@@ -241,7 +232,6 @@ def dev_command(
 def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[str, ...]) -> int:
     from ...client.commands import DEFAULT_AGENT
     from ...processors.store.state_dir import StateDirTaken
-    from .fleet import child_fleet
     from .reload import Reloader, load
 
     edge.demand("gateway", *(() if edge.settings.bootstrap_servers else ("local",)))

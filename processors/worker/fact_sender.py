@@ -205,7 +205,7 @@ class FactSender:
             self._rest(lane, "")
 
     def _rest(self, lane: _Lane, error: str) -> None:
-        """No fact of the lane is in flight any more: the poll thread goes on with it."""
+        """The lane has no fact in flight any more. From now on, the poll thread handles it."""
         self._post(lambda: self._rested(lane, error))
 
     def _rested(self, lane: _Lane, error: str) -> None:
