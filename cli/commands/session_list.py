@@ -162,7 +162,7 @@ def _from_fleet(edge: "Edge", fleet: "FleetClient", wanted: Wanted) -> list[List
 
 
 def _holders(
-    edge: "Edge", asked: Sequence[Mapping[str, Any]], wanted: Wanted
+    edge: "Edge", asked: Sequence[dict[str, Any]], wanted: Wanted
 ) -> dict[int, PartitionView]:
     """The holders of the partitions with open turns, if the list needs them. The fleet knows no
     workers."""
