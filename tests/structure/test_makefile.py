@@ -152,24 +152,27 @@ def test_ci_run_fails_with_the_tests_and_ends_leftover_processes(tmp_path):
         _signal_until_gone(pid)
 
 
-def test_ci_run_ends_itself_and_names_the_running_tests(tmp_path):
+# The first one begins a test every 0.2 s, the second one none after the first.
+@pytest.mark.parametrize(("sleeps_s", "seconds"), [("0.2", range(8, 30)), ("600", range(4, 8))])
+def test_ci_run_ends_itself_and_names_the_running_tests(tmp_path, sleeps_s, seconds):
     (tmp_path / ".ci").mkdir()
     script = tmp_path / ".ci" / "run"
     script.write_bytes((ROOT / ".ci" / "run").read_bytes())
     (tmp_path / "Makefile").write_text(
         "tools:\n"
         "test:\n"
-        "\t@echo tests/x.py::test_endless > $$FOLDLOG_RUNNING_TESTS/1\n"
-        "\t@sleep 600\n"
+        "\t@while echo tests/x.py::test_endless > $$FOLDLOG_RUNNING_TESTS/1; "
+        f"do sleep {sleeps_s}; done\n"
     )
     ran = subprocess.run(
         ["bash", str(script)], capture_output=True, text=True, check=False, timeout=60,
         env={
-            **os.environ, "FOLDLOG_CI_SECONDS": "2", "PATH": _path_with_a_browser(tmp_path),
+            **os.environ, "FOLDLOG_CI_SECONDS": "4", "PATH": _path_with_a_browser(tmp_path),
         },
     )
     assert ran.returncode == 124
-    assert "not finished after 2 s" in ran.stdout
+    ended = re.search(r"not finished after (\d+) s", ran.stdout)
+    assert ended is not None and int(ended[1]) in seconds
     assert "tests/x.py::test_endless" in ran.stdout
     assert "ending leftover process" in ran.stdout
 
