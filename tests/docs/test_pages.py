@@ -31,6 +31,7 @@ OF_EXAMPLES = PAGES | {
 }
 
 
+@pytest.mark.full
 @pytest.mark.broker
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_print_the_output_it_shows(page, copied, tmp_path, broker):
@@ -60,6 +61,7 @@ def test_the_test_of_an_agent_that_a_page_shows_passes(tmp_path, broker):
     exec(compile(script, "test-your-agent.md", "exec"), {})
 
 
+@pytest.mark.full
 @pytest.mark.broker
 def test_the_python_page_works_as_written(tmp_path, broker):
     place = tmp_path / "shop"
