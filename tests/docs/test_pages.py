@@ -19,6 +19,7 @@ from foldlog.processors.tools.tool import tool
 from foldlog.tests.docs.pages import ROOT, Reader, blocks, missing
 from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.browser_fixture import WAIT_MS, chromium_path
+from foldlog.tests.kit.own_environment import NO_FLEET
 
 PAGES = {
     "agents.md": ("shop", "my_app.py"),
@@ -122,7 +123,7 @@ def use_chat_page(browser, port: str) -> None:
 
 def installation(tmp_path: Path, broker) -> dict[str, str]:
     """The environment of a new installation."""
-    return {
+    return NO_FLEET | {
         "FOLDLOG_HOME": str(tmp_path / "home"),
         "FOLDLOG_CONFIG_DIR": str(tmp_path / "config"),
         "FOLDLOG_TOPIC_PREFIX": unique_name("docs"),
