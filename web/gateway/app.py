@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from . import errors
 from .access import Access, Foreign, Unauthenticated
+from .answers import PROBLEMS
 from .bodies import Bodies
 from .gateway import Gateway
 from .metrics import Counted
@@ -97,6 +98,7 @@ def make_app(gateway: Gateway, routers: Sequence[Router] = ROUTERS) -> ASGIApp:
         title="foldlog gateway",
         summary="Agent sessions, live and as they were.",
         lifespan=lifespan,
+        responses=PROBLEMS,
         docs_url=None,
         redoc_url=None,
         max_body_size=BODY_BYTES_MAX,  # also without Content-Length
