@@ -23,9 +23,9 @@ class Declared:
 
     def demand(self, response: httpx.Response) -> None:
         """Fail if a response in JSON, or its status, is not declared."""
-        if response.headers.get("content-type") != "application/json":
-            return
         path, method = response.request.url.path, response.request.method.lower()
+        if method == "head" or response.headers.get("content-type") != "application/json":
+            return
         methods = next((found for route, found in self._paths if route.fullmatch(path)), {})
         if method not in methods:
             return
