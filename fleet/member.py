@@ -271,11 +271,18 @@ def run(app: FleetApp) -> int:
 
 
 def _watch(app: FleetApp, worker: Any) -> None:
-    """End a process in which Faust no longer does anything, or which does not end by itself. The
-    next one folds some facts again."""
+    """End a process that was paused, that lost its directory, in which Faust no longer does
+    anything, or which does not end by itself. The next one folds some facts again."""
     pause, last, since = threading.Event(), (-1, -1), time.monotonic()
+    lock = app.member.directory / "lock"
     while not worker.should_stop:
+        began = time.monotonic()
         pause.wait(TICK_S)
+        tick_s = time.monotonic() - began
+        if tick_s > FENCE_S + TICK_S:
+            app.too_late(TooLate(f"it did nothing for {tick_s:.1f} s"))
+        if not lock.exists():
+            app.end(f"its directory {app.member.directory} was deleted")
         done = app.book.folded, app.book.restored_rows
         if done != last or not app.is_busy() or not app.book.has_time():
             last, since = done, time.monotonic()
