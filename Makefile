@@ -104,7 +104,8 @@ test: tools ## run every test, with a real broker of its own, and the type check
 	mkdir -p build; { $(CHECK_TYPES); } >build/types.log 2>&1 & types=$$!; \
 	$(PY) -m pytest --collect-only -qq -n 0 $(ARGS) >/dev/null & compiled=$$!; \
 	$(PY) -m foldlog.tests.kit.downloads; wait $$compiled; \
-	$(PY) -m pytest -ra -n 4 --dist loadfile --max-worker-restart=0 $(ARGS); tests=$$?; \
+	$(PY) -m pytest -ra -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 \
+	  $(ARGS); tests=$$?; \
 	wait $$types || { echo "types: the type checker failed"; cat build/types.log; exit 1; }; \
 	exit $$tests
 

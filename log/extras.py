@@ -1,5 +1,6 @@
 """The extras of the package, and the error for what needs one that is not installed."""
 
+import sys
 from importlib.util import find_spec
 
 from .errors import SettingsError
@@ -25,7 +26,11 @@ class ExtraMissing(SettingsError, ImportError):
 
 def is_installed(extra: str) -> bool:
     """Whether the modules of this extra can be imported. Imports nothing."""
-    return all(find_spec(module) is not None for module in EXTRAS[extra])
+    # Faust replaces its module by one without a specification, which find_spec refuses.
+    return all(
+        sys.modules.get(module) is not None or find_spec(module) is not None
+        for module in EXTRAS[extra]
+    )
 
 
 def demand(what: str, *extras: str) -> None:

@@ -47,6 +47,7 @@ _FIXTURES = tuple(f"foldlog.tests.kit.{name}_fixture" for name in _SHARED)
 pytest_plugins = [
     "foldlog.tests.limits",
     "foldlog.tests.cost",
+    "foldlog.tests.gate",
     *(name for name in _FIXTURES if find_spec(name)),
 ]
 

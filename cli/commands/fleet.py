@@ -58,8 +58,11 @@ AFTER_S = 10.0
 def child_fleet(edge: Edge) -> Iterator[Callable[[], None]]:
     """A member of the fleet of the same installation, which ends with the block or with this
     process. Yields a function that makes it end earlier, and returns at once. Without the extra
-    there is none, which one line says.
+    there is none, which one line says; and none if `fleet_url` names another one.
     """
+    if edge.settings.fleet_url is not None:
+        yield lambda: None
+        return
     if not is_installed("fleet"):
         note(f"no fleet is started, it is not installed here: {command('fleet')}")
         yield lambda: None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.cli.agents import load_agents
-from foldlog.tests.kit.own_environment import bare_env
+from foldlog.tests.kit.own_environment import NO_FLEET, bare_env
 from foldlog.tests.kit.programs import line_of
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,8 @@ def commands(page: str) -> list[str]:
 @pytest.fixture
 def foldlog(tmp_path):
     """Runs one line of the README in an empty home."""
-    env = bare_env() | {"FOLDLOG_HOME": str(tmp_path / "home"), "FOLDLOG_USER": "ana"}
+    env = bare_env() | NO_FLEET
+    env |= {"FOLDLOG_HOME": str(tmp_path / "home"), "FOLDLOG_USER": "ana"}
 
     def start(line: str, **options) -> subprocess.Popen:
         words = shlex.split(line)

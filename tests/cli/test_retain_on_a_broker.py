@@ -42,6 +42,7 @@ def shown(machine):
     return [machine(*command.split()) for command in commands]
 
 
+@pytest.mark.timeout(300)  # twenty commands, each a process: 50 s on a slow machine without load
 def test_an_archived_session_reads_the_same_and_continues(machine):
     serve_one_answer(machine, "what is this?")
     before = shown(machine)

@@ -10,7 +10,7 @@ from foldlog.log.errors import LogUnreachable
 from foldlog.log.made import apply_topics
 from foldlog.tests.kit.played import PARTITIONS, Played, settings_in
 
-pytestmark = [pytest.mark.broker, pytest.mark.crash]
+pytestmark = [pytest.mark.broker, pytest.mark.crash, pytest.mark.spread]
 WAIT_S = 90.0
 
 

@@ -84,7 +84,9 @@ def test_N2_a_worker_that_ends_cleanly_leaves_its_summary_to_the_next(rig):
         assert [turn.reason for turn in person.watched.counted(ev.TurnEnded)] == ["end_turn"] * 2
 
 
-@pytest.mark.parametrize("at", ["kept:1", "made:1", "kept:2"])
+@pytest.mark.parametrize(
+    "at", ["kept:1", *(pytest.param(at, marks=pytest.mark.full) for at in ("made:1", "kept:2"))]
+)
 def test_S2_9_a_summary_on_disk_or_in_the_log_is_not_requested_again(at, rig):
     with rig.round() as (stage, handle):
         play = Play(stage, handle, f"background.{at}", ("returns",))

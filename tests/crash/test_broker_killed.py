@@ -13,7 +13,7 @@ from foldlog.tests.crash.fleet import wait_until
 from foldlog.tests.crash.rig import replay_differs, stage_on
 from foldlog.tests.crash.rounds import CAST, Play
 
-pytestmark = [pytest.mark.broker, pytest.mark.crash]
+pytestmark = [pytest.mark.broker, pytest.mark.crash, pytest.mark.spread]
 
 
 @pytest.fixture(scope="module")

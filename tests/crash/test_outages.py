@@ -5,7 +5,7 @@ import pytest
 from foldlog.local.kafka import temporary_broker
 from foldlog.tests.crash.outages import Outages
 
-pytestmark = [pytest.mark.broker, pytest.mark.crash]
+pytestmark = [pytest.mark.broker, pytest.mark.crash, pytest.mark.spread]
 
 
 def test_S0_2_no_process_ends_in_an_outage_and_every_viewer_sees_every_answer(

@@ -26,7 +26,7 @@ from foldlog.tests.structure.test_systemd import INSTALLED, settings_of
 from foldlog.tests.structure.tree import ROOT
 
 pytestmark = [
-    pytest.mark.broker, pytest.mark.crash,
+    pytest.mark.broker, pytest.mark.crash, pytest.mark.spread,
     pytest.mark.timeout(300),  # a Kafka of its own starts twice
 ]
 START_S = 120

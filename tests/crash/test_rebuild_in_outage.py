@@ -19,7 +19,7 @@ from foldlog.tests.kit.played import settings_in
 from foldlog.tests.kit.waiting import until
 
 AGAIN = "joins the group again"  # what a worker logs when it found no broker
-pytestmark = [pytest.mark.broker, pytest.mark.crash]
+pytestmark = [pytest.mark.broker, pytest.mark.crash, pytest.mark.spread]
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -45,7 +45,15 @@ def _continues_after(change, stage, handle) -> None:
     assert replay_differs(stage) == []
 
 
-@pytest.mark.parametrize("change", DAMAGES, ids=lambda change: change.__name__)
+# How each is found is tested in processors/store; the worker then continues in the same way.
+PLAYED = (damage.of_other_folds, damage.undecodable)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [pytest.param(one, marks=() if one in PLAYED else pytest.mark.full) for one in DAMAGES],
+    ids=lambda change: change.__name__,
+)
 def test_S2_11_an_unusable_store_is_rebuilt(change, rig):
     with rig.round() as (stage, handle):
         _continues_after(change, stage, handle)

@@ -14,7 +14,7 @@ from foldlog.tests.crash.fleet import PATIENCE_S, wait_until
 from foldlog.tests.crash.rig import stage_on, supervised
 from foldlog.tests.crash.rounds import Play
 
-pytestmark = [pytest.mark.broker, pytest.mark.crash]
+pytestmark = [pytest.mark.broker, pytest.mark.crash, pytest.mark.spread]
 
 
 def _follow(play: Play, what: str, found: Callable[[], object]) -> None:

@@ -6,7 +6,7 @@ import pytest
 from foldlog.local.kafka import temporary_cluster
 from foldlog.tests.crash.broker_faults import ThreeBrokers
 
-pytestmark = [pytest.mark.broker, pytest.mark.crash]
+pytestmark = [pytest.mark.broker, pytest.mark.crash, pytest.mark.spread]
 
 GATE = ("killed", "paused")  # `make soak ARGS="--brokers 3"` plays the other faults too
 

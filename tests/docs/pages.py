@@ -49,7 +49,7 @@ class Block(NamedTuple):
 def blocks(page: str) -> list[Block]:
     """The blocks of a page below docs/, in order, each with the output that the page shows."""
     found = _BLOCK.findall((ROOT / "docs" / page).read_text("utf-8"))
-    pairs = zip(found, [*found[1:], ("", "")], strict=True)
+    pairs = zip(found, [*found, ("", "")][1:], strict=True)
     return [
         Block(language, text, after if follows == "text" else "")
         for (language, text), (follows, after) in pairs

@@ -62,6 +62,7 @@ http {{
 """
 
 
+@pytest.mark.full
 def test_a_chat_page_is_deployed_as_its_page_says(copied, tmp_path, broker):
     place = copied("chat")
     site = (place / "nginx.conf").read_text("utf-8")
@@ -98,6 +99,7 @@ def wait_for_port(port: str, process: subprocess.Popen) -> None:
             time.sleep(0.05)  # polls: the other process sends no signal
 
 
+@pytest.mark.full
 def test_the_page_about_stuck_sessions_shows_what_each_cause_prints(
     copied, tmp_path, broker, request
 ):

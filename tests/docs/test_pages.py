@@ -19,6 +19,7 @@ from foldlog.processors.tools.tool import tool
 from foldlog.tests.docs.pages import ROOT, Reader, blocks, missing
 from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.browser_fixture import WAIT_MS, chromium_path
+from foldlog.tests.kit.own_environment import NO_FLEET
 
 PAGES = {
     "agents.md": ("shop", "my_app.py"),
@@ -31,6 +32,7 @@ OF_EXAMPLES = PAGES | {
 }
 
 
+@pytest.mark.full
 @pytest.mark.broker
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_print_the_output_it_shows(page, copied, tmp_path, broker):
@@ -60,6 +62,7 @@ def test_the_test_of_an_agent_that_a_page_shows_passes(tmp_path, broker):
     exec(compile(script, "test-your-agent.md", "exec"), {})
 
 
+@pytest.mark.full
 @pytest.mark.broker
 def test_the_python_page_works_as_written(tmp_path, broker):
     place = tmp_path / "shop"
@@ -120,7 +123,7 @@ def use_chat_page(browser, port: str) -> None:
 
 def installation(tmp_path: Path, broker) -> dict[str, str]:
     """The environment of a new installation."""
-    return {
+    return NO_FLEET | {
         "FOLDLOG_HOME": str(tmp_path / "home"),
         "FOLDLOG_CONFIG_DIR": str(tmp_path / "config"),
         "FOLDLOG_TOPIC_PREFIX": unique_name("docs"),

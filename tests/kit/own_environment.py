@@ -6,6 +6,8 @@ from pathlib import Path
 
 from foldlog.tests.kit.broker_fixture import unique_name
 
+NO_FLEET = {"FOLDLOG_FLEET_URL": "http://127.0.0.1:1"}
+"""With it, `dev` starts no fleet, whose start takes seconds of CPU, and finds none."""
 KEPT = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
 
 

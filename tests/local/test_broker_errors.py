@@ -204,6 +204,14 @@ def test_the_end_of_the_log_becomes_an_error_with_what_to_do(tmp_path, line, err
 
 @pytest.mark.broker
 @pytest.mark.skipif(find_java().version is None, reason="a system Java uses no startup cache")
+def test_a_start_uses_the_startup_cache_that_setup_built(broker, broker_cache_dir):
+    assert list((broker_cache_dir / "start").glob("kafka-*.aot"))
+    assert broker.log_file.read_text().count("[aot") == 0
+
+
+@pytest.mark.full  # it builds what `make setup` has built before the tests
+@pytest.mark.broker
+@pytest.mark.skipif(find_java().version is None, reason="a system Java uses no startup cache")
 def test_prepare_builds_a_startup_cache_that_the_next_start_uses(
     broker_of, broker, broker_cache_dir, tmp_path
 ):

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from foldlog.local.kafka import Broker, Condition, temporary_broker
 from foldlog.local.kafka.process import wait_gone
-from foldlog.local.kafka.temporary import TEMPORARY
+from foldlog.local.kafka.temporary import TEMPORARY, temporary_directory
 from foldlog.tests.kit import stopped_process
 from foldlog.tests.kit.programs import line_of, output_of
 
@@ -123,8 +123,8 @@ def test_up_listens_on_loopback_only(broker):
     assert listening(port) == listening(port + 1) == {"0100007F"}
 
 
-def test_up_is_idempotent_and_down_is_clean(broker_of):
-    broker = broker_of()
+def test_up_is_idempotent_down_is_clean_and_data_survives_them(broker_of):
+    broker = broker_of("a dir, with ümläuts=")
     assert not broker.down()
     assert not broker.dir.exists()
     assert broker.status().condition is Condition.STOPPED
@@ -134,10 +134,17 @@ def test_up_is_idempotent_and_down_is_clean(broker_of):
     stopped_process.stop(state.pid)
     assert broker.status().condition is Condition.SILENT
     os.kill(state.pid, signal.SIGCONT)
+    append(broker, "kept", [b"one", b"two"])
     assert broker.down()
     assert wait_gone(state.pid, 0)
     assert broker.status().condition is Condition.STOPPED
     assert not broker.down()
+    second = broker.up()
+    append(broker, "kept", [b"three"])
+    assert read(broker, "kept", 3) == [b"one", b"two", b"three"]
+    assert second.cluster_id == state.cluster_id
+    assert second.pid != state.pid
+    assert second.port == state.port  # so that running workers and gateways find the broker again
 
 
 def open_to_others(directory: Path) -> list[str]:
@@ -160,19 +167,6 @@ def test_the_data_is_private_even_if_an_older_release_left_it_open(broker_of):
     assert open_to_others(broker.dir) == []
 
 
-def test_data_survives_down_and_up_in_a_directory_with_unusual_characters(broker_of):
-    broker = broker_of("a dir, with ümläuts=")
-    first = broker.up()
-    append(broker, "kept", [b"one", b"two"])
-    broker.down()
-    second = broker.up()
-    append(broker, "kept", [b"three"])
-    assert read(broker, "kept", 3) == [b"one", b"two", b"three"]
-    assert second.cluster_id == first.cluster_id
-    assert second.pid != first.pid
-    assert second.port == first.port  # so that running workers and gateways find the broker again
-
-
 def test_after_kill_9_it_is_back_on_its_port_with_every_acknowledged_record(broker_of):
     broker = broker_of()
     first = broker.up()
@@ -186,20 +180,15 @@ def test_after_kill_9_it_is_back_on_its_port_with_every_acknowledged_record(brok
     assert second.pid != first.pid
 
 
-def test_two_ups_at_once_share_one_broker(broker_of):
+def test_two_ups_at_once_share_one_broker_that_outlives_them_and_a_lost_state_file(broker_of):
     broker = broker_of()
     with up_in_a_process(broker) as one, up_in_a_process(broker) as other:
         one_output, one_error = output_of(one, UP_S)
         other_output, other_error = output_of(other, UP_S)
     assert (one.returncode, other.returncode) == (0, 0), (one_error, other_error)
-    assert json.loads(one_output) == json.loads(other_output)
-    assert broker.status().pid == json.loads(one_output)["pid"]
-
-
-def test_a_broker_outlives_its_command_and_a_lost_state_file(broker_of):
-    broker = broker_of()
-    with up_in_a_process(broker) as command:
-        started = json.loads(output_of(command, UP_S)[0])
+    started = json.loads(one_output)
+    assert started == json.loads(other_output)
+    assert broker.status().pid == started["pid"]
     (broker.dir / "broker.json").write_text('{"pid": 1')
     assert broker.state() is None
     assert broker.up().pid == started["pid"]
@@ -209,20 +198,18 @@ def test_a_broker_outlives_its_command_and_a_lost_state_file(broker_of):
 
 
 @needs_proc
-@pytest.mark.parametrize("moment", ["formatting", "starting"])
-def test_ctrl_c_leaves_no_process_and_the_next_up_works(broker_of, moment):
+def test_ctrl_c_leaves_no_process_and_the_next_up_works(broker_of):
     broker = broker_of()
-    if moment == "starting":
-        broker.up()
+    for _moment in ("formatting", "starting"):
+        with up_in_a_process(broker) as command:
+            eventually(lambda: processes_in(broker.dir), "no JVM was started")
+            command.send_signal(signal.SIGINT)
+            _, error = output_of(command, UP_S)
+        assert b"KeyboardInterrupt" in error
+        assert processes_in(broker.dir) == []
+        assert broker.status().condition is Condition.STOPPED
+        assert broker.up().cluster_id
         broker.down()
-    with up_in_a_process(broker) as command:
-        eventually(lambda: processes_in(broker.dir), "no JVM was started")
-        command.send_signal(signal.SIGINT)
-        _, error = output_of(command, UP_S)
-    assert b"KeyboardInterrupt" in error
-    assert processes_in(broker.dir) == []
-    assert broker.status().condition is Condition.STOPPED
-    assert broker.up().cluster_id
 
 
 def test_the_next_up_completes_one_that_was_killed(broker_of):
@@ -249,8 +236,8 @@ def test_a_temporary_broker_lives_as_long_as_its_process(broker_cache_dir, start
             holder.kill()
     if sys.platform == "linux":
         assert wait_gone(pid, GONE_S)
-        with temporary_broker(broker_cache_dir) as later:
-            assert not list(later.dir.parent.glob(f"{TEMPORARY}{holder.pid}-*"))
+        with temporary_directory() as later:
+            assert not list(later.parent.glob(f"{TEMPORARY}{holder.pid}-*"))
 
 
 @needs_proc

@@ -68,6 +68,7 @@ def values(cluster) -> list[bytes]:
 
 @pytest.mark.broker
 @pytest.mark.crash
+@pytest.mark.spread
 def test_three_brokers_are_one_kafka(cluster):
     assert not cluster.down() and not cluster.dir.exists()
     assert cluster.status().condition is Condition.STOPPED

@@ -9,7 +9,7 @@ from foldlog.producers import Sessions, Unacknowledged
 from foldlog.schemas.topics import topics
 from foldlog.tests.kit.played import PARTITIONS, settings_in
 
-pytestmark = [pytest.mark.broker, pytest.mark.crash]
+pytestmark = [pytest.mark.broker, pytest.mark.crash, pytest.mark.spread]
 
 
 def test_F3_a_killed_broker_loses_nothing_and_a_repeated_message_counts_once(own_broker, tmp_path):

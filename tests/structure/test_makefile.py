@@ -152,7 +152,9 @@ def test_ci_run_fails_with_the_tests_and_ends_leftover_processes(tmp_path):
         _signal_until_gone(pid)
 
 
-def test_ci_run_ends_itself_and_names_the_running_tests(tmp_path):
+# The directory of the running tests changed in the future, which is progress, or long ago.
+@pytest.mark.parametrize(("changed", "seconds"), [("2999", range(12, 60)), ("2001", range(6, 12))])
+def test_ci_run_ends_itself_and_names_the_running_tests(tmp_path, changed, seconds):
     (tmp_path / ".ci").mkdir()
     script = tmp_path / ".ci" / "run"
     script.write_bytes((ROOT / ".ci" / "run").read_bytes())
@@ -160,16 +162,18 @@ def test_ci_run_ends_itself_and_names_the_running_tests(tmp_path):
         "tools:\n"
         "test:\n"
         "\t@echo tests/x.py::test_endless > $$FOLDLOG_RUNNING_TESTS/1\n"
+        f"\t@touch -d {changed}-01-01 $$FOLDLOG_RUNNING_TESTS\n"
         "\t@sleep 600\n"
     )
     ran = subprocess.run(
         ["bash", str(script)], capture_output=True, text=True, check=False, timeout=60,
         env={
-            **os.environ, "FOLDLOG_CI_SECONDS": "2", "PATH": _path_with_a_browser(tmp_path),
+            **os.environ, "FOLDLOG_CI_SECONDS": "6", "PATH": _path_with_a_browser(tmp_path),
         },
     )
     assert ran.returncode == 124
-    assert "not finished after 2 s" in ran.stdout
+    ended = re.search(r"not finished after (\d+) s", ran.stdout)
+    assert ended is not None and int(ended[1]) in seconds
     assert "tests/x.py::test_endless" in ran.stdout
     assert "ending leftover process" in ran.stdout
 

@@ -11,7 +11,7 @@ import pytest
 
 from foldlog.cli.commands.init import TEMPLATES, agent_name
 from foldlog.tests.kit.broker_fixture import unique_name
-from foldlog.tests.kit.own_environment import bare_env
+from foldlog.tests.kit.own_environment import NO_FLEET, bare_env
 from foldlog.tests.kit.programs import line_of
 
 WAIT_S = 90
@@ -58,7 +58,7 @@ def test_a_new_project_runs_with_the_commands_of_its_readme(run, tmp_path, broke
     commands = re.findall(r"^foldlog (.+?)\s+#", (project / "README.md").read_text(), re.M)
     assert [f"foldlog {command}" for command in commands] == found["next"][-2:]
     dev_words, chat_words = (command.split() for command in commands)
-    where = {
+    where = NO_FLEET | {
         "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
         "FOLDLOG_TOPIC_PREFIX": unique_name("init") + "-",
         "FOLDLOG_PARTITIONS": "1",

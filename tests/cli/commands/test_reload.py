@@ -20,7 +20,7 @@ import pytest
 from foldlog.cli.commands import reload
 from foldlog.cli.commands.reload import Loaded, Reloader, load_elsewhere
 from foldlog.tests.cli.harness import make_shell
-from foldlog.tests.kit.own_environment import installation_env
+from foldlog.tests.kit.own_environment import NO_FLEET, installation_env
 from foldlog.tests.kit.programs import end
 from foldlog.tests.kit.waiting import joined
 
@@ -208,6 +208,7 @@ class Dev:
     def __init__(self, directory: Path, servers: str) -> None:
         self.directory = directory
         self.env = installation_env(servers, directory / "home", "reload", partitions=1)
+        self.env |= NO_FLEET
         self.shown: Queue[str] = Queue()
         self.write("prices.py", "VERSION = 1\n")
         self.write("shop.py", SHOP)

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from foldlog.cli import agents
-from foldlog.cli.commands import demo, run
+from foldlog.cli.commands import demo, fleet, run
 from foldlog.cli.commands.gateway import child_arguments, gateway_command, restarting
 from foldlog.cli.edge import Edge
 from foldlog.cli.worker_info import worker_info
@@ -350,6 +350,15 @@ def test_dev_lets_its_gateway_end_while_its_worker_ends(tmp_path):
         until("it runs", lambda: lives.read_text() == "life life life ")
         end()
         until("it has ended", lambda: lives.read_text() == "life life life end")
+
+
+def test_dev_starts_a_fleet_unless_another_one_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(fleet, "AFTER_S", 0.0)
+    threads = threading.active_count()
+    with fleet.child_fleet(Edge(settings_in(tmp_path, fleet_url="http://fleet:9465"))):
+        assert threading.active_count() == threads, "nothing is supervised"
+    with fleet.child_fleet(Edge(settings_in(tmp_path))):  # it finds no Kafka, and ends
+        until("a fleet was started", lambda: "the fleet ended" in capsys.readouterr().err)
 
 
 @pytest.mark.broker
