@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from foldlog.fleet import answers, rows
 from foldlog.fleet.crash_points import POINTS
-from foldlog.fleet.member import PAUSED, changelog_of
+from foldlog.fleet.member import changelog_of
 from foldlog.log.partition import partition_for
 from foldlog.schemas.facts import encode_fact
 from foldlog.tests.fleet.facts import AT, History, fold
@@ -163,25 +163,6 @@ def test_the_standby_takes_over_and_a_third_member_gets_a_share(story: Story) ->
         for user in USERS:
             page = member.get(f"/fleet/users/{user}/sessions")
             assert page["sessions"] == sessions_of(expected, user)
-    story.demand_equal()
-
-
-@pytest.mark.timeout(240)
-def test_a_member_paused_past_its_session_writes_nothing_more(story: Story) -> None:
-    member, other = story.running("a", "b")
-    lost = set(member.owned())
-    story.more(1200)
-    until("it works", lambda: member.status().get("pending_rows"))
-    member.process.send_signal(signal.SIGSTOP)
-    until("the other one has all partitions", lambda: lost <= set(other.owned()),
-          show=story.here.report)
-    story.more()
-    member.process.send_signal(signal.SIGCONT)
-    until("it ends, or has nothing to write", lambda: member.process.poll() or member.owned(),
-          show=story.here.report)
-    if member.process.poll() is not None:
-        assert member.kill() == PAUSED and "paused" in member.said().splitlines()[-1]
-    story.running("a", "b")
     story.demand_equal()
 
 

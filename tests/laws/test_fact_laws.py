@@ -11,7 +11,8 @@ from foldlog.processors.facts.drafts import Draft, completed
 from foldlog.processors.fold.views import SessionViews
 from foldlog.schemas import facts
 from foldlog.schemas.facts import Fact, decode_fact, encode_fact
-from foldlog.tests.kit.history import Step
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import Step, with_calls
 from foldlog.tests.kit.known_session import KnownSession, demand_agreement
 from foldlog.tests.laws.law import LAW, histories, law
 from foldlog.tests.laws.random_history import RandomHistory
@@ -92,6 +93,17 @@ def test_a_turn_pays_for_the_requests_since_the_last_end_or_termination(history:
             rows = [row for row in views.ledger.spent if since < row.offset <= offset]
             assert fact == completed(Draft(fact, rows), PRICES)
             assert rows or not fact.usage
+
+
+def test_a_turn_that_a_termination_ends_does_not_pay_again():
+    history = with_calls(Use("post"))
+    history.terminate()
+    history.result("1.1.0")
+    history.work()
+    found = [fact_in(step) for step in history.steps]
+    closed, ended = [fact for fact in found if hasattr(fact, "usage")]
+    assert isinstance(closed, facts.SessionClosed) and closed.usage[0].requests == 1
+    assert isinstance(ended, facts.TurnEnded) and ended.usage == ()
 
 
 @law(forged=True)
