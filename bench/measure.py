@@ -140,4 +140,4 @@ def installation(**env: str) -> Iterator[Installation]:
 
 def cpu_s(pid: int) -> float:
     """CPU seconds of a process so far, all its threads."""
-    return time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid(3) makes it on Linux
+    return time.clock_gettime(~pid << 3 | 2)  # the clock of clock_getcpuclockid(3) on Linux

@@ -35,7 +35,7 @@ SMALL: Mapping[ModuleType, Mapping[str, object]] = {
     refold: {"STARTS": 1, "write_log": partial(refold.write_log, sessions=3, turns=2)},
     fold_spread: {"STARTS": 1},
     takeover: {"TURNS": 2, "SNAPSHOT_RECORDS": 50},
-    facts_cost: {"TURNS": 2, "WINDOWS": 1},
+    facts_cost: {"SESSIONS": 1, "TURNS": 2, "WINDOWS": 1},
     fleet_facts: {"USERS": 3, "SESSIONS": 2, "TURNS": 1},
     steps: {"STEPS": 2, "TURNS": 1},
     live: {"MESSAGES": 2, "WARM_S": 0.0},

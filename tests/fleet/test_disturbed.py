@@ -21,7 +21,7 @@ from foldlog.tests.kit.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash, pytest.mark.timeout(240)]
 LEFT_BYTES = 4 << 10
-"""The size to which a file may grow on a refusing disk, beyond the lines that the member printed."""
+"""How much longer than what the member has printed a file may get on a disk that refuses."""
 FENCE_S, SESSION_S = 2.0, 40.0
 LONG_SESSION = f"""
 import asyncio
