@@ -36,8 +36,8 @@ from foldlog.processors.worker import assemble
 assemble.FactRows = assemble.Parts._fact_sender = lambda *_: None
 """
 ANSWERS = [
-    Rule(Reply([text("I look."), tool_use("look")]), tool_results=0),
-    Rule(Reply([text(" ".join(f"word{n:03}" for n in range(WORDS)))], chunk="word")),
+    Rule(reply=Reply([text("I look."), tool_use("look")]), tool_results=0),
+    Rule(reply=Reply([text(" ".join(f"word{n:03}" for n in range(WORDS)))], chunk="word")),
 ]
 
 

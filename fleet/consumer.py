@@ -102,7 +102,11 @@ class FleetConsumer(driver.Consumer):
     async def _seek(self, partition: TP, offset: int) -> None:
         """Seek in the client's thread. In another one, as Faust does it, a seek deletes records
         that the client is about to return, and that ends in a KeyError."""
-        await self._thread.call_thread(self._thread.seek, partition, offset)
+
+        async def seek() -> None:
+            self._thread.seek(partition, offset)
+
+        await self._thread.call_thread(seek)
 
     async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
         """Nothing: a gap is read again, and never counts as done."""

@@ -105,11 +105,13 @@ def test_a_disk_that_refuses_ends_a_member(story: Story) -> None:
     demand_end(member, FAILED, "File too large")
 
 
+@pytest.mark.full
 def test_a_member_that_makes_no_progress_ends(story: Story) -> None:
     """Its fold of a fact never returns, while its heartbeats continue."""
     member = story.here.member("a")
     member.kill()
     member.start(plant=STUCK)
+    until("it has a share", lambda: member.status().get("partitions"), show=story.here.report)
     story.more()
     demand_end(member, FAILED, "no progress within 3 s")
 
