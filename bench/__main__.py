@@ -22,6 +22,7 @@ import click
 from foldlog.bench import (
     append,
     caching,
+    facts_cost,
     fleet_facts,
     fold_spread,
     live,
@@ -67,6 +68,7 @@ BROKER: dict[str, Callable[[Installation, int], Ratio]] = {
     "fold_spread": fold_spread.fold_spread,
     "takeover": _few(takeover.takeover),
     "fleet_facts": _few(fleet_facts.fleet_facts),
+    "facts_cost": facts_cost.facts_cost,
     "step_turnaround": steps.step_turnaround,
     "durable_step": _few(steps.durable_step),
     "stream_cost": _few(streams.stream_cost),

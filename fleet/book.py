@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+WAIT_S = 0.05
+
 
 class TooLate(Exception):
     """The group may have given this member's partitions to another one."""
@@ -51,8 +53,14 @@ class Book:
         """The clock of heartbeats."""
         return self._clock()
 
+    async def wait_for_time(self) -> None:
+        """Wait until the last heartbeat is recent enough to write. A heartbeat that is confirmed
+        after a pause proves that the group gave nothing away meanwhile."""
+        while not self.has_time():
+            await asyncio.sleep(WAIT_S)
+
     def demand_time(self) -> None:
-        """Raise TooLate if the last heartbeat is too old to write, or to answer."""
+        """Raise TooLate if the last heartbeat is too old to answer."""
         if not self.has_time():
             age = self._clock() - self._beat_at
             raise TooLate(f"the last heartbeat was {age:.1f} s ago")

@@ -2,9 +2,10 @@
 
 consumer: reads facts in order without a hole, commits only what Kafka has confirmed, and subscribes
     to the changelogs at once. Faust subscribes to them a second later, and ends when a static
-    member that replaces a dead one is assigned their partitions before.
+    member that replaces a dead one is assigned their partitions before. It ends the process when
+    the group has removed the member.
 producer: idempotent, so that a record that a broker received late cannot follow a newer one; it
-    sends nothing when the last heartbeat is too old.
+    sends nothing while the last heartbeat is too old.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ from aiokafka.errors import KafkaError, RebalanceInProgressError
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
-from .book import Book, TooLate
+from .book import Book
 
 CONFIRM_S = 10.0
 SIGNS_OF_LIFE = ("Heartbeat", "SyncGroup")
@@ -23,14 +24,15 @@ CONFIRMED = (0, RebalanceInProgressError.errno)
 
 
 class FleetThread(driver.AIOKafkaConsumerThread):
-    """The thread of the consumer, which reports the heartbeats."""
+    """The thread of the consumer, which reports the heartbeats and the loss of membership."""
 
     async def on_start(self) -> None:
         """Start the client."""
         await super().on_start()
-        book = cast(Book, cast(Any, self.app).book)
+        app = cast(Any, self.app)
+        book = cast(Book, app.book)
         coordinator = self._ensure_consumer()._coordinator
-        send = coordinator._send_req
+        send, reset = coordinator._send_req, coordinator.reset_generation
 
         async def send_req(request: Any) -> Any:
             sent_at = book.now()
@@ -40,7 +42,12 @@ class FleetThread(driver.AIOKafkaConsumerThread):
                 book.beat(sent_at)
             return response
 
-        coordinator._send_req = send_req
+        def reset_generation() -> None:  # the group does not know this member any more
+            if coordinator.generation > 0 and not app.should_stop:
+                app.removed()
+            reset()
+
+        coordinator._send_req, coordinator.reset_generation = send_req, reset_generation
 
 
 class FleetConsumer(driver.Consumer):
@@ -92,6 +99,15 @@ class FleetConsumer(driver.Consumer):
         self._book.rewound += 1
         await self.seek(tp, following)
 
+    async def _seek(self, partition: TP, offset: int) -> None:
+        """Seek in the client's thread. In another one, as Faust does it, a seek deletes records
+        that the client is about to return, and that ends in a KeyError."""
+
+        async def seek() -> None:
+            self._thread.seek(partition, offset)
+
+        await self._thread.call_thread(seek)
+
     async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
         """Nothing: a gap is read again, and never counts as done."""
 
@@ -106,10 +122,8 @@ class FleetConsumer(driver.Consumer):
         if not offsets or not await self._book.confirmed(CONFIRM_S):
             return False
         cast(Any, self.app).reach("rows.confirmed")
-        try:
-            self._book.demand_time()
-        except TooLate as late:
-            cast(Any, self.app).too_late(late)
+        if not self._book.has_time():  # the group might refuse it
+            return False
         try:
             done = await self._commit_offsets(offsets, start_new_transaction)
             cast(Any, self.app).reach("facts.committed")
@@ -133,10 +147,7 @@ class FleetProducer(driver.Producer):
 
         async def fenced(node_id: int, request: Any, **more: Any) -> Any:
             if type(request).__name__.startswith("ProduceRequest"):
-                try:
-                    app.book.demand_time()
-                except TooLate as late:
-                    app.too_late(late)
+                await app.book.wait_for_time()
             return await send(node_id, request, **more)
 
         client.send = fenced

@@ -2,8 +2,9 @@
 
 A member folds a fact in this order: rows into the store, rows to the producer, Kafka confirms the
 rows, the fact's offset is committed. A member that was killed in between folds the fact again, and
-rows.py makes that harmless. If a row cannot be stored or sent, or if the last heartbeat is too old,
-the process ends at once, before it commits; the next one continues from the last commit.
+rows.py makes that harmless. If the last heartbeat is too old, it waits for the next one. If a row
+cannot be stored or sent, or if the group has removed the member, the process ends at once, before
+it commits; the next one continues from the last commit.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from ..log.partition import partition_for
 from ..schemas.facts import UnknownFact, decode_fact
 from ..schemas.topics import SESSION_FACTS
 from . import rows
-from .book import Book, TooLate
+from .book import Book
 from .consumer import CONFIRM_S, FleetConsumer, FleetProducer
 from .crash_points import CrashPoints
 from .credentials import faust_credentials
@@ -45,7 +46,7 @@ TICK_S, STALL_TICKS = 0.5, 3
 END_S = 8.0
 STUCK_S = 90.0
 FAILED, PAUSED = 1, 5
-"""Exit codes: a row could not be stored or sent; the process was paused for too long."""
+"""Exit codes: a row could not be stored or sent; the group removed the member, after a pause."""
 TYPES_MAX = 50
 """The most types of unknown facts that are counted by name."""
 
@@ -98,8 +99,6 @@ class FleetApp(faust.App):
             async for event in stream.events():
                 try:
                     await self._take(event.message)
-                except TooLate as late:
-                    self.too_late(late)
                 except Exception as error:
                     self.end(f"a fact could not be folded ({type(error).__name__}: {error})")
 
@@ -109,6 +108,7 @@ class FleetApp(faust.App):
 
     async def _take(self, message: Any) -> None:
         """Fold the record of a fact, if it is the next one of its partition."""
+        await self.book.wait_for_time()
         partition, offset = message.partition, message.offset
         following = self.book.next.get(partition)
         if following is None or offset < following:
@@ -118,7 +118,6 @@ class FleetApp(faust.App):
                 await cast(FleetConsumer, self.consumer).rewind(partition)
             return
         self.reach("fact.read")
-        self.book.demand_time()
         self._fold(partition, message)
         self.book.folded_to(partition, offset + 1)
         self.reach("rows.stored")
@@ -203,9 +202,9 @@ class FleetApp(faust.App):
         finally:
             await client.stop()
 
-    def too_late(self, why: TooLate) -> NoReturn:
-        """End the process, because another member may own its partitions."""
-        self.end(f"this member was paused or cut off for too long ({why})", PAUSED)
+    def removed(self) -> NoReturn:
+        """End the process, because the group has given its partitions away."""
+        self.end("this member was paused or cut off for too long, and the group removed it", PAUSED)
 
     def end(self, why: str, code: int = FAILED) -> NoReturn:
         """End the process at once, before it commits or writes anything more."""
@@ -274,11 +273,14 @@ def run(app: FleetApp) -> int:
 
 
 def _watch(app: FleetApp, worker: Any) -> None:
-    """End a process in which Faust no longer does anything, or which does not end by itself. The
-    next one folds some facts again."""
+    """End a process that lost its directory, in which Faust no longer does anything, or which does
+    not end by itself. The next one folds some facts again."""
     pause, last, since = threading.Event(), (-1, -1), time.monotonic()
+    lock = app.member.directory / "lock"
     while not worker.should_stop:
         pause.wait(TICK_S)
+        if not lock.exists():
+            app.end(f"its directory {app.member.directory} was deleted")
         done = app.book.folded, app.book.restored_rows
         if done != last or not app.is_busy() or not app.book.has_time():
             last, since = done, time.monotonic()

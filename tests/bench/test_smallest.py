@@ -11,7 +11,17 @@ from types import ModuleType
 
 import pytest
 
-from foldlog.bench import fleet_facts, fold_spread, live, refold, steps, streams, takeover, viewers
+from foldlog.bench import (
+    facts_cost,
+    fleet_facts,
+    fold_spread,
+    live,
+    refold,
+    steps,
+    streams,
+    takeover,
+    viewers,
+)
 from foldlog.bench.measure import PARTITIONS, Installation, Ratio
 from foldlog.local.kafka import Broker
 from foldlog.local.messages_api import ScriptedServer
@@ -25,6 +35,7 @@ SMALL: Mapping[ModuleType, Mapping[str, object]] = {
     refold: {"STARTS": 1, "write_log": partial(refold.write_log, sessions=3, turns=2)},
     fold_spread: {"STARTS": 1},
     takeover: {"TURNS": 2, "SNAPSHOT_RECORDS": 50},
+    facts_cost: {"SESSIONS": 1, "TURNS": 2, "WINDOWS": 1},
     fleet_facts: {"USERS": 3, "SESSIONS": 2, "TURNS": 1},
     steps: {"STEPS": 2, "TURNS": 1},
     live: {"MESSAGES": 2, "WARM_S": 0.0},
@@ -68,6 +79,7 @@ def here(
         partial(fold_spread.fold_spread, spreads=(2, 4), sessions=4),
         partial(takeover.takeover, short=200, long=400),
         fleet_facts.fleet_facts,
+        facts_cost.facts_cost,
         steps.step_turnaround,
         streams.stream_cost,
         streams.streams_per_worker,

@@ -40,8 +40,9 @@ class Member:
         self.process: subprocess.Popen[str] | None = None
         self.stderr = directory.with_suffix(".stderr")
 
-    def start(self, *, crash: str = "", shift_s: int = 0) -> None:
-        """Start it. crash: a crash point. shift_s: how far its clock is wrong."""
+    def start(self, *, crash: str = "", shift_s: int = 0, plant: str = "") -> None:
+        """Start it. crash: a crash point. shift_s: how far its clock is wrong. plant: statements
+        that the process runs first."""
         env = {
             **{name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH")
                if name in os.environ},
@@ -51,10 +52,9 @@ class Member:
             "FOLDLOG_HOME": str(self.settings.home),
             "FOLDLOG_FLEET_DIR": str(self.directory),
         }  # fmt: skip
-        program = "import sys; from foldlog.cli.__main__ import main; sys.exit(main())"
-        if shift_s:
-            shifted = f"import time; now = time.time; time.time = lambda: now() + {shift_s}; "
-            program = shifted + program
+        main = "import sys; from foldlog.cli.__main__ import main; sys.exit(main())"
+        shifted = f"import time; now = time.time; time.time = lambda: now() + {shift_s}"
+        program = "\n".join((shifted, plant, main))
         command = [sys.executable, "-c", program, "fleet", "--member-id", self.name]
         command += ["--crash", crash] if crash else []
         with suppress(OSError):

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from foldlog.fleet.book import Book, TooLate
+from foldlog.tests.kit.waiting import PATIENCE_S
 
 
 class Clock:
@@ -27,6 +28,16 @@ def test_a_member_may_write_for_a_while_after_a_heartbeat_was_sent() -> None:
     clock.now += 0.2
     with pytest.raises(TooLate):
         book.demand_time()
+
+    async def waits() -> None:
+        write = asyncio.ensure_future(book.wait_for_time())
+        await asyncio.sleep(0)
+        assert not write.done()
+        book.beat(clock.now)
+        await asyncio.wait_for(write, PATIENCE_S)
+
+    asyncio.run(waits())
+    book.demand_time()
 
 
 @pytest.mark.parametrize(

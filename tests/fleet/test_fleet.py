@@ -16,68 +16,16 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from foldlog.fleet import answers, rows
 from foldlog.fleet.crash_points import POINTS
-from foldlog.fleet.member import PAUSED, changelog_of
+from foldlog.fleet.member import changelog_of
 from foldlog.log.partition import partition_for
 from foldlog.schemas.facts import encode_fact
 from foldlog.tests.fleet.facts import AT, History, fold
-from foldlog.tests.fleet.members import PARTITIONS, Fleet, Member, fleet
+from foldlog.tests.fleet.members import PARTITIONS, Member, fleet
+from foldlog.tests.fleet.story import USERS, Story, place_of
 from foldlog.tests.kit.programs import ended
 from foldlog.tests.kit.waiting import joined, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
-USERS = [f"user-{number}" for number in range(12)]
-
-
-class Story:
-    """The fleet, and the random history of which the tests write parts."""
-
-    def __init__(self, here: Fleet) -> None:
-        self.here, self.history = here, History(7, users=len(USERS), sessions=6)
-
-    def more(self, count: int = 60) -> None:
-        """Write more facts."""
-        self.here.write(self.history.facts(count))
-
-    def running(self, *names: str) -> list[Member]:
-        """These members run, and no others; they have folded all facts."""
-        for name, member in self.here.members.items():
-            if name not in names:
-                member.kill()
-        members = [self.here.member(name) for name in names]
-        for member in members:
-            if member.process is None or member.process.poll() is not None:
-                member.process = None
-                member.start()
-        until("all have a share", lambda: all(member.owned() for member in members),
-              show=self.here.report)
-        self.here.await_folded()
-        return members
-
-    def demand_equal(self) -> None:
-        """Stop the members, and compare every row of every store and of the changelogs."""
-        here = self.here
-        live = [member for member in here.members.values() if member.process]
-        until(
-            "rows are confirmed", lambda: all(m.status().get("pending_rows") == 0 for m in live),
-            show=here.report,
-        )
-        expected = fold(here.facts, PARTITIONS)
-        restored = here.restored()
-        keys = expected.keys() | restored
-        wrong = {key for key in keys if expected.get(key) != restored.get(key)}
-        assert not wrong, sorted(wrong)[:5]
-        places = {m.name: (set(m.owned()), set(m.status()["standby"])) for m in live}
-        assert sorted(p for owned, _ in places.values() for p in owned) == list(range(PARTITIONS))
-        for member in live:
-            assert member.kill(signal.SIGTERM) == 0, member.said()
-        for member in live:
-            owned, standby = places[member.name]
-            found = member.stored(owned | standby)
-            wrong = {key for key in found if found[key] != expected.get(key)}
-            assert not wrong, (member.name, places, sorted(wrong)[:5])
-            for key in expected:
-                if place_of(*key) in owned:
-                    assert key in found, (member.name, key)
 
 
 class Viewer(threading.Thread):
@@ -101,11 +49,6 @@ class Viewer(threading.Thread):
                 less = [n for n in self._turns if turns.get(n, -1) < self._turns[n]]
                 self.older += [(self._members[0].name, less)] if less else []
                 self._turns = turns
-
-
-def place_of(table: str, key: bytes) -> int:
-    """The partition of a row."""
-    return rows.TABLES[table].partition(key, PARTITIONS)
 
 
 @pytest.fixture(scope="module")
@@ -220,25 +163,6 @@ def test_the_standby_takes_over_and_a_third_member_gets_a_share(story: Story) ->
         for user in USERS:
             page = member.get(f"/fleet/users/{user}/sessions")
             assert page["sessions"] == sessions_of(expected, user)
-    story.demand_equal()
-
-
-@pytest.mark.timeout(240)
-def test_a_member_paused_past_its_session_writes_nothing_more(story: Story) -> None:
-    member, other = story.running("a", "b")
-    lost = set(member.owned())
-    story.more(1200)
-    until("it works", lambda: member.status().get("pending_rows"))
-    member.process.send_signal(signal.SIGSTOP)
-    until("the other one has all partitions", lambda: lost <= set(other.owned()),
-          show=story.here.report)
-    story.more()
-    member.process.send_signal(signal.SIGCONT)
-    until("it ends, or has nothing to write", lambda: member.process.poll() or member.owned(),
-          show=story.here.report)
-    if member.process.poll() is not None:
-        assert member.kill() == PAUSED and "paused" in member.said().splitlines()[-1]
-    story.running("a", "b")
     story.demand_equal()
 
 

@@ -7,10 +7,12 @@ from hypothesis import assume, given, strategies as st
 
 from foldlog.processors.advice.prices import list_prices
 from foldlog.processors.facts.derive import fact_of
+from foldlog.processors.facts.drafts import Draft, completed
 from foldlog.processors.fold.views import SessionViews
 from foldlog.schemas import facts
 from foldlog.schemas.facts import Fact, decode_fact, encode_fact
-from foldlog.tests.kit.history import Step
+from foldlog.tests.kit.answers import Use
+from foldlog.tests.kit.history import Step, with_calls
 from foldlog.tests.kit.known_session import KnownSession, demand_agreement
 from foldlog.tests.laws.law import LAW, histories, law
 from foldlog.tests.laws.random_history import RandomHistory
@@ -74,6 +76,34 @@ def test_the_usage_of_facts_adds_up_to_the_ledger(history: RandomHistory):
     assert known.unpriced == unpriced
     ended = sum(line.kind == "ended" for line in history.views.transcript.lines)
     assert known.turns.total() == ended
+
+
+OVER = {"ended", "terminated"}
+
+
+@law(forged=True)
+def test_a_turn_pays_for_the_requests_since_the_last_end_or_termination(history: RandomHistory):
+    """`derive` reads only the last rows; this reads all of them."""
+    for step in history.steps:
+        fact = fact_in(step)
+        if isinstance(fact, facts.TurnEnded | facts.SessionClosed):
+            views, offset = step.views, step.entry.offset
+            over = [line.offset for line in views.transcript.lines if line.kind in OVER]
+            since = max((each for each in over if each < offset), default=-1)
+            rows = [row for row in views.ledger.spent if since < row.offset <= offset]
+            assert fact == completed(Draft(fact, rows), PRICES)
+            assert rows or not fact.usage
+
+
+def test_a_turn_that_a_termination_ends_does_not_pay_again():
+    history = with_calls(Use("post"))
+    history.terminate()
+    history.result("1.1.0")
+    history.work()
+    found = [fact_in(step) for step in history.steps]
+    closed, ended = [fact for fact in found if hasattr(fact, "usage")]
+    assert isinstance(closed, facts.SessionClosed) and closed.usage[0].requests == 1
+    assert isinstance(ended, facts.TurnEnded) and ended.usage == ()
 
 
 @law(forged=True)
