@@ -10,8 +10,9 @@ from typing import Any
 
 from ...client.context_view import short_forms
 from ...client.printable import event_json, plain, text_of_body, type_of, whole
-from ...client.show import owed_json, status_of
+from ...client.show import owed_json
 from ...client.spending import cost_json, ledger_json, session_cost, sum_json
+from ...client.status import situation_of
 from ...client.transcript_stream import Viewer
 from ...client.waiting import asking, doubtful, what_it_waits_for, who_lacks
 from ...log.blobs import BlobError
@@ -24,7 +25,6 @@ from ...processors.fold.projections.turn_view import Call
 from ...processors.fold.views import SessionViews
 from ...processors.request.build import BUILDER, request_bytes, request_sha256
 from ...processors.wake.budget import Rules, plan
-from ...reports.traces.spans import FAILED
 from ...schemas import events as ev
 from ...schemas.enums import Recovery
 from ...schemas.events.parts import ReadBlob
@@ -43,9 +43,6 @@ PAGE_LINES = 1_000
 
 FILL_PARTS = ("system", "tools", "results", "model", "people")
 """The parts of a request, in the order in which they are drawn."""
-
-LINES_READ_MAX = 200
-"""How many of the newest lines are searched for the end of the newest turn."""
 
 DEFAULT_RULES = Rules()
 """The default limits: a gateway loads no agents."""
@@ -124,8 +121,7 @@ def moment_json(
         "at": moment.entry.at,
         "event": _event(moment, read),
         "ruling": {name: getattr(moment.ruling, name) for name in ("verdict", "code", "detail")},
-        "status": status_of(views, holders),
-        "failed": has_failed(views),
+        **situation_of(views, holders)._asdict(),
         "waits": what_it_waits_for(views, holders).text,
         "state": plain(views.state),
         "turn": plain(views.turn, None) | {"frozen": plain(views.frozen)},
@@ -145,14 +141,6 @@ def moment_json(
         "open": _open_json(moment.viewer),
         "request": None if called is None else _step_and_offset(called),
     }
-
-
-def has_failed(views: SessionViews) -> bool:
-    """Whether the newest turn ended with an error, as on the home page."""
-    lines = views.transcript.lines
-    newest = reversed(lines.since(max(0, len(lines) - LINES_READ_MAX)))
-    ended = next((line for line in newest if line.kind == "ended"), None)
-    return not views.turn.open and ended is not None and ended.name in FAILED
 
 
 def _event(moment: Moment, read: ReadBlob) -> dict[str, Any]:
@@ -364,7 +352,7 @@ def side_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, A
         "turn": views.turn.number,
         "open": views.turn.open,
         "step": views.turn.step,
-        "status": status_of(views, holders),
+        "status": situation_of(views, holders).status,
         "pending": [f"{call.name} {call.key}" for call in (
             *asking(views.turn), *doubtful(views.turn))],
         "owed": [

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ...client.printable import blocks_of, text_of, whole
+from ...client.status import FAILED_ENDS, FAILURES, Situation, Status, turn_situation
 from ...client.waiting import asking, doubtful
 from ...log.blobs import BlobError
 from ...processors.advice.prices import PriceTable, usd
@@ -21,7 +22,6 @@ from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.transcript import FAILED as FAILED_ATTEMPT, Line
 from ...processors.fold.projections.turn_view import Call
 from ...processors.fold.views import SessionViews
-from ...reports.traces.spans import FAILED
 from ...schemas.events.parts import Body, ReadBlob
 from .summary import brief
 
@@ -102,6 +102,7 @@ class Card:
         self.failure: dict[str, Any] | None = None
         self.waits_since = 0
         self.is_open = False
+        self._turn = Situation(Status.IDLE)
         self._clock = TurnClock()
         self._tools: dict[str, int] = {}  # since when each running call runs
         self._left: dict[str, int] = {}  # calls that were in doubt when their turn ended
@@ -125,6 +126,7 @@ class Card:
         self._lines, self._spent = len(views.transcript.lines), len(views.ledger.spent)
         self._answer_ms.clear()
         self.is_open = views.turn.open
+        self._turn = turn_situation(views)
         self._waiting(views)
         return done
 
@@ -156,12 +158,12 @@ class Card:
             case "ended":
                 self._end_turn(line)
         ms = clock.advance(line)
-        return None if ms is None else TurnDone(line.at, ms, line.name in FAILED)
+        return None if ms is None else TurnDone(line.at, ms, line.name in FAILED_ENDS)
 
     def _end_turn(self, line: Line) -> None:
         self.in_turns_ms += max(0, line.at - self._clock.began_at)
         self.failure = None
-        if line.name in FAILED:
+        if line.name in FAILED_ENDS:
             last = self._last
             self.failure = {
                 "reason": str(line.name), "limit": line.text,
@@ -226,6 +228,11 @@ class Card:
             "expires_at": call.expires_at,
         }
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the newest turn failed. Lists show an idle session then as failed."""
+        return self._turn.reason in FAILURES and self.failure is not None
+
     def now(self) -> tuple[Run, int] | None:
         """What runs now and since when, or None."""
         if self.calls:
@@ -245,6 +252,8 @@ class Card:
             "agent": line["agent"],
             "title": self.title,
             "status": status,
+            "reason": self._turn.reason,
+            "until": self._turn.until,
             "turns": line["turn"],
             "usd": usd(self.picodollars) if known else None,
             "unpriced": self.unpriced,

@@ -17,6 +17,7 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ...client.status import Status
 from ...processors.advice.prices import PriceTable, usd
 from ...processors.fold.projections.partition import ANSWERS, PartitionView, worker_id
 from ...processors.fold.views import SessionViews
@@ -103,8 +104,8 @@ class _Listed(NamedTuple):
 
     @property
     def status(self) -> str:
-        idle_failed = self.line["status"] == "idle" and self.card.failure is not None
-        return FAILED if idle_failed else self.line["status"]
+        status: str = self.line["status"]
+        return FAILED if status == Status.IDLE and self.card.has_failed else status
 
     @property
     def waits(self) -> bool:

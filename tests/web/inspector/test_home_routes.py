@@ -134,7 +134,7 @@ def test_both_pages_call_the_same_sessions_failed(place, ana):
     assert found["limited"]["status"] == "failed" == found["failed"]["status"]
     for name, row in found.items():
         moment = ana.get(f"/inspector/api/sessions/{name}/moment").json()
-        shown = "failed" if moment["status"] == "idle" and moment["failed"] else moment["status"]
+        shown = "failed" if moment["status"] == "idle" and moment["reason"] == "failed" else moment["status"]
         assert shown == row["status"], name
 
 

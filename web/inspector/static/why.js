@@ -41,7 +41,7 @@ export function verdict(moment, past) {
       return [`Nothing ${is} pending`, `The turn ${is} open, and no row of the WAKE table matches.`];
     }
     return [`Nothing ${is} pending`, moment.turn.number === 0 ? "The first message begins the first turn."
-      : `Turn ${moment.turn.number} ${moment.failed ? "failed" : "ended"}. The next message begins another one.`];
+      : `Turn ${moment.turn.number} ${ENDED[moment.reason] ?? "ended"}. The next message begins another one.`];
   }
   const name = first.lane === "T" ? callOf(moment, first) : "";
   const step = `${moment.turn.number}.${moment.turn.step}`;
@@ -63,6 +63,8 @@ export function verdict(moment, past) {
   return [sentences[first.row] ?? first.says,
     others || LEADS[first.row] || (first.due ? `Checked again at ${when(first.due)}.` : "")];
 }
+
+const ENDED = { failed: "failed", over_budget: "used up its tokens", stopped: "was stopped" };
 
 const LEADS = {
   T1: "Its arguments are checked, and whether a person must approve it.",
