@@ -15,7 +15,7 @@ from .printable import text_of
 from .show import Request
 from .spending import session_cost
 from .status import Status as Status, situation_of
-from .waiting import asking, doubtful, what_it_waits_for
+from .waiting import asking, doubtful, lines_of_doubts, what_it_waits_for
 
 PICODOLLARS = Decimal(10) ** -12
 
@@ -85,9 +85,11 @@ def _events(
     views: SessionViews, calls: list[Call], kind: type, client: LogClient
 ) -> tuple[Any, ...]:
     rows = views.transcript.lines
-    lines = {(line.call, line.kind): line for line in rows}
-    wanted = "asks" if kind is ApprovalAsked else "doubt"
-    found = (lines.get((call.key, wanted)) for call in calls)
+    if kind is ApprovalAsked:
+        lines = {line.call: line for line in rows if line.kind == "asks"}
+    else:
+        lines = lines_of_doubts(views)
+    found = (lines.get(call.key) for call in calls)
     return tuple(
         of_line(views.session_id, line, line.offset, f"{line.offset + 1}.0", client.read_blob, rows)
         for line in found

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ..processors.facts.waiting_calls import asking, doubtful
 from ..processors.fold.calls import CallStatus
 from ..processors.fold.projections.partition import ANSWERS, PartitionView, without, worker_id
+from ..processors.fold.projections.transcript import Line
 from ..processors.fold.views import SessionViews
 from .status import Reason, Status, turn_situation, why_unserved
 
@@ -24,6 +25,23 @@ class Waits(NamedTuple):
     text: str
     person: bool = False
     lacks: bool = False
+
+
+def note_doubt(lines: dict[str, Line], line: Line) -> None:
+    """Keep the line that has the reason of each doubt, by the key of its call, while the lines of a
+    transcript are read in order."""
+    if line.kind == "doubt":
+        lines.setdefault(line.call, line)
+    elif line.kind in ("result", "resolved"):
+        lines.pop(line.call, None)
+
+
+def lines_of_doubts(views: SessionViews) -> dict[str, Line]:
+    """The line that has the reason of each doubt, by the key of its call."""
+    lines: dict[str, Line] = {}
+    for line in views.transcript.lines if doubtful(views.turn) else ():
+        note_doubt(lines, line)
+    return lines
 
 
 def who_lacks(agent: str, holders: PartitionView | None) -> str:

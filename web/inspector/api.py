@@ -14,7 +14,13 @@ from ...client.show import owed_json
 from ...client.spending import cost_json, ledger_json, session_cost, sum_json
 from ...client.status import situation_of
 from ...client.transcript_stream import Viewer
-from ...client.waiting import asking, doubtful, what_it_waits_for, who_lacks
+from ...client.waiting import (
+    asking,
+    doubtful,
+    lines_of_doubts,
+    what_it_waits_for,
+    who_lacks,
+)
 from ...log.blobs import BlobError
 from ...processors.advice.prices import PriceTable, total
 from ...processors.fold.projections.context import estimated_tokens
@@ -109,6 +115,7 @@ def moment_json(
     views = moment.views
     called = timeline.called(moment)
     calls = {call.key: call for call in (*views.turn.calls, *views.turn.doubts)}
+    reasons = lines_of_doubts(views)
     is_newest = moment.place == len(timeline.moments) - 1
     # Events about the partition's holders lie between the events of the session.
     holders = timeline.holders if is_newest else moment.holders
@@ -127,7 +134,10 @@ def moment_json(
         "turn": plain(views.turn, None) | {"frozen": plain(views.frozen)},
         "holders": plain(holders),
         "asks": [_call(call, read) for call in asking(views.turn)],
-        "doubts": [_call(call, read) for call in doubtful(views.turn)],
+        "doubts": [
+            _call(call, read) | {"why": reasons[call.key].note if call.key in reasons else ""}
+            for call in doubtful(views.turn)
+        ],
         "wake": [
             row | why_json(row["row"], calls.get(row["subject"]))
             for row in owed_json(views, holders, moment.now_ms, DEFAULT_RULES)

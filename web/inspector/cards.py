@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...client.printable import blocks_of, text_of, whole
 from ...client.status import FAILED_ENDS, FAILURES, Situation, Status, turn_situation
-from ...client.waiting import asking, doubtful
+from ...client.waiting import asking, doubtful, note_doubt
 from ...log.blobs import BlobError
 from ...processors.advice.prices import PriceTable, usd
 from ...processors.facts.turn_clock import TurnClock
@@ -36,6 +36,9 @@ RUNS_MAX = 64
 
 CALLS_MAX = 8
 """The most calls of one session that are listed as waiting for a person."""
+
+REASON_CHARS = 240
+"""The longest text of an error or of a doubt."""
 
 ARGS_BYTES_MAX = 2_000
 """The longest arguments that the home page shows; the session's page shows longer arguments."""
@@ -105,6 +108,7 @@ class Card:
         self._turn = Situation(Status.IDLE)
         self._clock = TurnClock()
         self._tools: dict[str, int] = {}  # since when each running call runs
+        self._doubts: dict[str, Line] = {}  # the lines with the reasons of doubts
         self._left: dict[str, int] = {}  # calls that were in doubt when their turn ended
         self._tries = 0
         self._last: Line | None = None  # the last failed or lost attempt of this turn
@@ -134,6 +138,7 @@ class Card:
 
     def _line(self, line: Line) -> TurnDone | None:
         clock = self._clock
+        note_doubt(self._doubts, line)
         if clock.begin(line):
             self._tries, self._last, self.failure = 0, None, None
         match line.kind:
@@ -167,9 +172,9 @@ class Card:
             last = self._last
             self.failure = {
                 "reason": str(line.name), "limit": line.text,
-                "error": brief(last.text, 240) if last is not None else "",
+                "error": brief(last.text, REASON_CHARS) if last is not None else "",
                 "code": last.code if last is not None and last.name == FAILED_ATTEMPT else "",
-                "detail": brief(last.note, 240) if last is not None else "",
+                "detail": brief(last.note, REASON_CHARS) if last is not None else "",
                 "tries": self._tries, "turn": line.turn, "step": line.step, "at": line.at,
             }
         self._tools.clear()
@@ -215,7 +220,7 @@ class Card:
 
     def _call(self, call: Call) -> dict[str, Any]:
         """A call that waits for a person, as JSON. `args` is None if the arguments are too long."""
-        args = None
+        args, doubt = None, self._doubts.get(call.key)
         if call.args.ref is None:
             data = whole(call.args, None)
             args = data.decode("utf-8", "replace") if len(data) <= ARGS_BYTES_MAX else None
@@ -223,6 +228,7 @@ class Card:
             "call": call.key,
             "name": call.name,
             "asks": call.status == CallStatus.ASKS,
+            "why": brief(doubt.note, REASON_CHARS) if doubt is not None else "",
             "args": args,
             "args_sha256": call.args_sha256,
             "expires_at": call.expires_at,

@@ -73,6 +73,7 @@ def test_a_doubt_is_answered_with_what_the_model_should_know(place, url, page_at
     played = doubting(place, "doubt-home")
     page = page_at(f"{url}/#/waiting")
     doubt = card(page, "Did charge happen?")
+    doubt.get_by_text("The worker died.").wait_for()
     doubt.get_by_role("button", name="It happened").click()
     report = doubt.get_by_label("What happened?")
     expect(report).to_be_focused()

@@ -53,7 +53,7 @@ function describe(run, end) {
 
 const OUTCOMES = {
   ok: "ended", error: "returned an error", failed: "failed", lost: "was lost", stopped: "was stopped",
-  doubt: "got no answer", allow: "allowed", deny: "denied", expired: "expired",
+  doubt: "ended in doubt", allow: "allowed", deny: "denied", expired: "expired",
   happened: "it happened", did_not_happen: "it did not happen", not_run: "was not run",
 };
 

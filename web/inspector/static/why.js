@@ -1,9 +1,10 @@
 // Shows why the session waits or continues at this instant: a sentence, the rows of WAKE that prove
 // it, and the rows that could match next.
 
-import { date, length, pretty, when, word } from "./format.js";
+import { asSentence, date, length, pretty, when, word } from "./format.js";
 import { Icon } from "./icons.js";
 import { html } from "./lib.js";
+import { failureText } from "./words.js";
 
 const IMPORTANT = ["T2w", "T7", "T", "S", "N", "C", "A", "D", "B", "R"];
 const rank = (row) => IMPORTANT.findIndex((start) => row.row.startsWith(start));
@@ -34,7 +35,7 @@ export function verdict(moment, past) {
   if (moment.doubts.length) {
     const call = moment.doubts[0];
     return [`Nobody ${past ? "knew" : "knows"} whether ${call.name} happened`,
-      "The call was sent, and no answer came back. Running it again could do it twice, so a person must find out."];
+      `${call.why ? `${asSentence(call.why)} ` : ""}Running it again could do it twice, so a person must find out.`];
   }
   if (!first) {
     if (moment.turn.open) {
@@ -60,6 +61,9 @@ export function verdict(moment, past) {
     N1: "The model is done, so the turn is about to end",
     N3: "The next model call is about to be decided",
   };
+  if (first.row === "S1w") {
+    return [sentences.S1w, `${failureText(moment.turn.generation.error)}. It is tried again at ${when(first.due)}.`];
+  }
   return [sentences[first.row] ?? first.says,
     others || LEADS[first.row] || (first.due ? `Checked again at ${when(first.due)}.` : "")];
 }
