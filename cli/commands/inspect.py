@@ -89,7 +89,7 @@ def sessions_command(
     busy        a turn runs (shown as `working`)
     asks        a call waits for approval
     doubt       a person must record the outcome of a call
-    unserved    no worker loads the agent (shown as `no worker`)
+    unserved    no worker serves the agent (shown as `no worker`)
     failed      the last turn failed
     frozen      a record cannot be read
     terminated  the session was ended (shown as `ended`)

@@ -108,6 +108,7 @@ class Card:
         self._turn = Situation(Status.IDLE)
         self._clock = TurnClock()
         self._tools: dict[str, int] = {}  # since when each running call runs
+        self.changed_at = 0  # the time of the newest line
         self._doubts: dict[str, Line] = {}  # the lines with the reasons of doubts
         self._left: dict[str, int] = {}  # calls that were in doubt when their turn ended
         self._tries = 0
@@ -118,6 +119,7 @@ class Card:
         """Read the rows that were added to the transcript and the ledger since the last call."""
         done: list[Done] = []
         self.started_at = self.started_at or views.turn.since
+        self.changed_at = self.changed_at or self.started_at
         opened = -1 if views.origin is None else views.origin.opened
         for line in views.transcript.lines.since(self._lines):
             if not self.title and line.kind == "message":
@@ -138,6 +140,7 @@ class Card:
 
     def _line(self, line: Line) -> TurnDone | None:
         clock = self._clock
+        self.changed_at = line.at
         note_doubt(self._doubts, line)
         if clock.begin(line):
             self._tries, self._last, self.failure = 0, None, None
@@ -265,7 +268,7 @@ class Card:
             "unpriced": self.unpriced,
             "tokens": self.tokens,
             "started_at": self.started_at,
-            "updated_at": line["updated_at"] or self.started_at,
+            "updated_at": max(line["updated_at"], self.changed_at),
             "in_turns_ms": self.in_turns_ms,
             "turn_at": self._clock.began_at if self.is_open else None,
             "runs": self.runs.tolist(),

@@ -115,7 +115,7 @@ class _Listed(NamedTuple):
     def order(self) -> tuple[bool, int]:
         """Sort key: sessions that wait for a person first, then the most recently changed sessions.
         """
-        return self.waits, self.line["updated_at"] or self.card.started_at
+        return self.waits, max(self.line["updated_at"], self.card.changed_at)
 
 
 class Overview:

@@ -153,6 +153,7 @@ def test_the_list_states_its_bounds_when_it_is_not_whole(tmp_path, page_at):
         expect(page.locator(".bounds")).to_contain_text("cover 5 of 9 sessions")
         expect(page.locator(".bounds")).to_contain_text("the most that this page lists")
         page.get_by_role("heading", name="9 sessions").wait_for()
+        page.get_by_role("button", name="Listed 5").wait_for()  # it was "All 5"
         page.goto("about:blank")
 
 

@@ -271,6 +271,19 @@ def test_a_session_without_a_worker_for_its_agent_says_so(place, url, page_at, p
     played.fail(error="rate_limit", retry_at=played.now_ms() + 3_600_000)
     expect(page.locator("header .status")).to_have_text(re.compile("^Rate limit until "))
     page.get_by_text("The model's rate limit was reached. It is tried again at").wait_for()
+    worker = page.locator("dt", has_text="Claimed by").locator("+ dd")
+    expect(worker).to_have_text("no worker")  # it was the worker of the failed attempt
+    played.start()
+    expect(worker).to_have_text(re.compile("^w9, since "))
+
+
+def test_an_unknown_session_is_reported_and_not_read_for_ever(url, page_at):
+    page = page_at(f"{url}/#/s/nobody")
+    page.get_by_role("alert").get_by_text("nobody").wait_for()
+    page.get_by_text("There is nothing to show.").wait_for()
+    expect(page.get_by_text("Reading the session")).to_have_count(0)
+    page.close()
+    page.complaints.clear()  # the browser logs each 404
 
 
 def test_every_key_is_listed_and_the_dialog_keeps_them_from_the_page(place, url, page_at):

@@ -130,7 +130,7 @@ function Part(props) {
   const charts = useCharts(span, model.list);
   const chosenRows = useMemo(() => rows.filter((row) => picked.has(row.id)), [rows, picked]);
   const sessions = html`<section class="all" aria-label="All sessions">
-    <${Filters} view=${view} change=${change} counts=${counts} agents=${model.agents} saved=${saved} columns=${columns}
+    <${Filters} view=${view} change=${change} counts=${counts} model=${model} saved=${saved} columns=${columns}
       link=${viewLink({ ...view, part: "sessions", q: "", ids: "" })}>
       <${Bulk} rows=${chosenRows} clear=${() => setPicked(new Set())} model=${model} />
     <//>

@@ -248,7 +248,7 @@ const Row = still(({ row, place, top, now, picked, here, choose, ids, names }) =
 });
 
 /** The filters above the table. `children`: the actions on a selection. */
-export function Filters({ view, change, counts, agents, saved, columns, link, children }) {
+export function Filters({ view, change, counts, model, saved, columns, link, children }) {
   const [naming, setNaming] = useState(false);
   const field = useRef(null);
   useLayoutEffect(() => field.current?.focus(), [naming]);
@@ -266,13 +266,13 @@ export function Filters({ view, change, counts, agents, saved, columns, link, ch
         ${STATUSES.map(([value, label]) => (value === "" || value === view.status || counts[value] > 0) && html`
           <button key=${value} class="chip" aria-pressed=${String(view.status === value)}
             onClick=${() => change({ status: value })}>
-            ${label} <span class="num">${number(counts[value])}</span></button>`)}
+            ${value || model.total <= model.rows.size ? label : "Listed"} <span class="num">${number(counts[value])}</span></button>`)}
       </div>
       <span class="grow"></span>
       <select class="field chip-like" aria-label="Agent" value=${view.agent}
         onChange=${(event) => change({ agent: event.target.value })}>
         <option value="">Any agent</option>
-        ${agents.map(({ name }) => html`<option key=${name} value=${name}>${name}</option>`)}
+        ${model.agents.map(({ name }) => html`<option key=${name} value=${name}>${name}</option>`)}
       </select>
       <select class="field chip-like" aria-label="Changed" value=${view.days}
         onChange=${(event) => change({ days: event.target.value })}>

@@ -61,7 +61,7 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
           ${moment && html`<${Status} of=${moment} pill />`}
         </div>
         <p class="meta cut">
-          ${past ? html`As it was${moment ? ` on ${when(moment.at)}` : ""}. Nothing here can change.`
+          ${past ? html`The past${moment ? `: ${when(moment.at)}` : ""}. Nothing here can change.`
             : moment && html`${moment.turn.agent} · <bdi>${moment.state.user_id}</bdi> · ${
               plural(moment.turn.number, "turn")} · ${
               usd(moment.cost.usd, moment.cost.unpriced)}${opened ? ` · opened ${ago(opened, now)} ago` : ""}`}

@@ -134,19 +134,19 @@ function Then({ session, moment, go }) {
 function Instant({ moment, session }) {
   const { turn, state } = moment;
   const generation = turn.generation;
-  const holder = generation?.claim ?? turn.calls.find((call) => call.claim)?.claim;
+  const runs = [generation?.status === "running" && generation, ...turn.calls.filter((c) => c.status === "started")];
+  const claims = runs.filter(Boolean).map(({ claim }) => `${claim.owner.split("/")[0]}, since ${when(claim.at)}`);
   const open = [...turn.calls, ...turn.doubts].filter((call) => call.status !== "done");
   const facts = [
     ["Turn", `${turn.number}, ${turn.open ? `open, step ${turn.step}` : "ended"}`],
     ["Pending calls", open.map((call) => `${call.name} (${call.status})`).join(", ") || "none"],
     ["Model call", generation ? `${generation.status}, attempt ${generation.attempt}${
       generation.error ? `, ${generation.error}` : ""}` : "none"],
-    ["Held by", holder ? `${holder.owner.split("/")[0]}, since ${when(holder.at)}` : "no worker"],
+    ["Claimed by", claims.join("; ") || "no worker"],
     ["Queued messages", turn.queue.length ? String(turn.queue.length) : "none"],
     ["Phase", state.phase || "none"],
     ["Project", state.project_id || "none"],
     ["User", state.user_id],
-    ["Changed", state.updated_at ? date(state.updated_at) : "never"],
   ];
   return html`
     <div><h3 class="sub">At this instant</h3>
