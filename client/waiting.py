@@ -50,13 +50,16 @@ def who_lacks(agent: str, holders: PartitionView | None) -> str:
     if holders is None or reason is None:
         return ""
     what = f"no worker serves agent {agent} here"
-    one = "one with `foldlog worker --agent MODULE:ATTR` or `foldlog dev`"
+    remedy = (
+        f"Start a worker with agent {agent}: `foldlog worker --agent MODULE:ATTR` or `foldlog "
+        "dev`, or find the reason with `foldlog doctor`"
+    )
     if reason is Reason.NOT_TAKEN:
-        return f"{what}: no worker has taken its partition yet. Start {one}"
+        return f"no worker has responded yet: none has taken the session's partition. {remedy}"
     found = (holders.holder(role) for role in ANSWERS)
     if reason is Reason.WORKER_ENDED:
         gone = next(holder for holder in found if holder and holder.owner in holder.gone)
-        return f"{what}: worker {worker_id(gone.owner)} had its partition and has ended. Start {one}"
+        return f"{what}: worker {worker_id(gone.owner)} had its partition and has ended. {remedy}"
     holder = without(holders, agent)
     assert holder is not None, "a holder serves other agents"
     served = ", ".join(named.name for named in holder.agents)

@@ -110,12 +110,12 @@ def test_a_session_that_no_worker_serves_says_so(tmp_path):
     story.say()
     holders = story.played.fold.holders
     waits = what_it_waits_for(story.played.views, holders)
-    assert waits.lacks and "no worker has taken its partition yet. Start one" in waits.text
+    assert waits.lacks and "none has taken the session's partition. Start a" in waits.text
     story.played.take()
     assert what_it_waits_for(story.played.views, story.played.fold.holders).text == ""
     story.gone()
     ended = who_lacks("shop", story.played.fold.holders)
-    assert "worker w1 had its partition and has ended. Start one" in ended
+    assert "worker w1 had its partition and has ended. Start a worker with agent shop" in ended
 
 
 def test_a_log_without_the_record_that_names_the_worker_is_no_proof_that_none_runs(tmp_path):

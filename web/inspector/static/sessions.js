@@ -258,6 +258,7 @@ export function Filters({ view, change, counts, model, saved, columns, link, chi
     if (name) saved.save(name, link);
     setNaming(false);
   };
+  const isWhole = model.total <= model.rows.size;
   const mine = saved.all.find((one) => one.view === link);
   return html`
     <div class="sieve">
@@ -266,7 +267,7 @@ export function Filters({ view, change, counts, model, saved, columns, link, chi
         ${STATUSES.map(([value, label]) => (value === "" || value === view.status || counts[value] > 0) && html`
           <button key=${value} class="chip" aria-pressed=${String(view.status === value)}
             onClick=${() => change({ status: value })}>
-            ${value || model.total <= model.rows.size ? label : "Listed"} <span class="num">${number(counts[value])}</span></button>`)}
+            ${value || isWhole ? label : "Listed"} <span class="num">${number(counts[value])}</span></button>`)}
       </div>
       <span class="grow"></span>
       <select class="field chip-like" aria-label="Agent" value=${view.agent}
