@@ -12,7 +12,7 @@ from ...client.context_view import short_forms
 from ...client.printable import event_json, plain, text_of_body, type_of, whole
 from ...client.show import owed_json
 from ...client.spending import cost_json, ledger_json, session_cost, sum_json
-from ...client.status import situation_of
+from ...client.status import Status, situation_of
 from ...client.transcript_stream import Viewer
 from ...client.waiting import (
     asking,
@@ -119,6 +119,8 @@ def moment_json(
     is_newest = moment.place == len(timeline.moments) - 1
     # Events about the partition's holders lie between the events of the session.
     holders = timeline.holders if is_newest else moment.holders
+    situation = situation_of(views, holders)
+    is_unserved = situation.status is Status.UNSERVED
     return {
         "session_id": timeline.session_id,
         "partition": timeline.partition,
@@ -128,21 +130,18 @@ def moment_json(
         "at": moment.entry.at,
         "event": _event(moment, read),
         "ruling": {name: getattr(moment.ruling, name) for name in ("verdict", "code", "detail")},
-        **situation_of(views, holders)._asdict(),
+        **situation._asdict(),
         "waits": what_it_waits_for(views, holders).text,
         "state": plain(views.state),
         "turn": plain(views.turn, None) | {"frozen": plain(views.frozen)},
         "holders": plain(holders),
         "asks": [_call(call, read) for call in asking(views.turn)],
-        "doubts": [
-            _call(call, read) | {"why": reasons[call.key].note if call.key in reasons else ""}
-            for call in doubtful(views.turn)
-        ],
+        "doubts": [_call(call, read, reasons.get(call.key)) for call in doubtful(views.turn)],
         "wake": [
             row | why_json(row["row"], calls.get(row["subject"]))
             for row in owed_json(views, holders, moment.now_ms, DEFAULT_RULES)
         ],
-        "lacks": who_lacks(views.turn.agent, holders) if views.turn.open else "",
+        "lacks": who_lacks(views.turn.agent, holders) if is_unserved else "",
         "origin": plain(views.origin),
         "budget": budget_json(moment, called),
         "cost": cost_json(session_cost(views.ledger, prices)),
@@ -160,8 +159,9 @@ def _event(moment: Moment, read: ReadBlob) -> dict[str, Any]:
         return event_json(moment.entry) | {"not_resolved": str(error)}
 
 
-def _call(call: Call, read: ReadBlob) -> dict[str, Any]:
-    """A call that waits for a person. `args` is None if the blob store lost the arguments."""
+def _call(call: Call, read: ReadBlob, doubt: Line | None = None) -> dict[str, Any]:
+    """A call that waits for a person. `args` is None if the blob store lost the arguments.
+    `doubt`: the line that has the reason of its doubt."""
     args, problem = None, ""
     try:
         args = whole(call.args, read).decode("utf-8", "replace")
@@ -172,6 +172,7 @@ def _call(call: Call, read: ReadBlob) -> dict[str, Any]:
         "name": call.name,
         "status": call.status,
         "effect": call.effect,
+        "why": doubt.note if doubt is not None else "",
         "args": args,
         "args_error": problem,
         "args_sha256": call.args_sha256,

@@ -8,6 +8,7 @@ import pytest
 
 from foldlog.client.session_fold import SessionFold
 from foldlog.client.show import summary
+from foldlog.client.status import FAILURES
 from foldlog.processors.advice.prices import load_prices
 from foldlog.producers import Sessions
 from foldlog.reports.search.search_index import Progress
@@ -16,7 +17,6 @@ from foldlog.schemas.events.parts import AgentDigest
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.kit.played import Played, settings_in
 from foldlog.tests.web.gateway.served import SECRET, served
-from foldlog.client.status import FAILURES
 from foldlog.tests.web.inspector.sessions import HOSTILE, asking, doubting, hostile
 from foldlog.web.gateway.finder import Behind
 from foldlog.web.inspector import cards

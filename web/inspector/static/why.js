@@ -25,7 +25,7 @@ export function verdict(moment, past) {
   const others = rows.length === 2 ? "One more reason is below."
     : rows.length > 2 ? `${word(rows.length - 1)} more reasons are below.` : "";
   if (moment.status === "frozen") return ["The session is frozen", moment.waits];
-  if (moment.lacks) return [`No worker ${past ? "served" : "serves"} the agent ${moment.turn.agent}`,
+  if (moment.status === "unserved") return [`No worker ${past ? "served" : "serves"} the agent ${moment.turn.agent}`,
     moment.lacks[0].toUpperCase() + moment.lacks.slice(1)];
   if (moment.asks.length) {
     return [`Waiting for a person to allow ${moment.asks[0].name}`,
