@@ -28,7 +28,6 @@ from ...processors.fold.projections.ledger import ANSWER, Spent
 from ...processors.fold.projections.prefixes import standing
 from ...processors.fold.projections.transcript import Line
 from ...processors.fold.projections.turn_view import Call
-from ...processors.fold.views import SessionViews
 from ...processors.request.build import BUILDER, request_bytes, request_sha256
 from ...processors.wake.budget import Rules, plan
 from ...schemas import events as ev

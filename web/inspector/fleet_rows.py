@@ -92,7 +92,8 @@ def _waits(found: Json, own: Json) -> list[Json]:
     return [
         {
             "call": name, "name": call["tool"], "asks": kind == "approvals", "why": "",
-            "args": None, "args_sha256": "", "expires_at": call["expires_at"], **known.get(name, {}),
+            "args": None, "args_sha256": "", "expires_at": call["expires_at"],
+            **known.get(name, {}),
         }
         for kind in ("approvals", "doubts")
         for name, call in found[kind].items()
