@@ -420,7 +420,7 @@ def test_the_first_visit_says_what_to_do(page_at, tmp_path):
         page.get_by_role("button", name="Start session").click()
         page.wait_for_url(re.compile("#/s/"))
         page.goto(f"{running.url}/#/")
-        page.get_by_role("heading", name=re.compile("^One session is working")).wait_for()
+        page.get_by_role("heading", name="One session has no worker").wait_for()
         page.goto("about:blank")
 
 
