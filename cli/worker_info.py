@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..client.status import Reason, why_unserved
 from ..client.waiting import who_lacks
 from ..processors.fold.projections.partition import ANSWERS, PartitionView, worker_id
 from ..processors.store.state_dir import worker_id_of
@@ -48,11 +49,12 @@ def unserved(state_dir: Path, holders: PartitionView, agent: str) -> str:
     The log records which worker took the partition, not whether this worker is alive. Only the
     worker of this state directory is checked.
     """
-    found = [holder for role in ANSWERS if (holder := holders.holder(role)) is not None]
-    if len(found) < len(ANSWERS):
+    reason = why_unserved(agent, holders)
+    found = {worker_id(holder.owner) for role in ANSWERS if (holder := holders.holder(role))}
+    is_ours = worker_id_of(state_dir) in found
+    if reason is Reason.NOT_TAKEN:
         return "no worker has taken its partition yet"
-    is_ours = worker_id_of(state_dir) in {worker_id(holder.owner) for holder in found}
-    if is_ours and not worker_info(state_dir).pid:
+    if reason is Reason.WORKER_ENDED or (is_ours and not worker_info(state_dir).pid):
         return "the worker that had its partition is not running"
     return who_lacks(agent, holders)
 

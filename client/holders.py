@@ -27,8 +27,8 @@ def holders_of(
 ) -> dict[int, PartitionView]:
     """The holders of each partition for the roles that every answer needs, as a fold finds them.
 
-    A partition whose holders were not found within this time is left out. Raises LogUnreachable,
-    TopicMissing, OffsetGone.
+    A partition is left out if its holders were not found within this time, or if the log's first
+    records were deleted. Raises LogUnreachable, TopicMissing, OffsetGone.
     """
     until, size, key = time.monotonic() + within_s, WINDOW, PARTITION_KEY.encode()
     first, ends = log.first_offsets(SESSION_EVENTS), log.end_offsets(SESSION_EVENTS)
@@ -47,9 +47,9 @@ def holders_of(
                     return found
         for place, at in begin.items():
             view = _folded(entries, place)
-            if at == first[place] or all(view.holder(role) for role in ANSWERS):
+            if at == 0 or all(view.holder(role) for role in ANSWERS):
                 found[place] = view
-        unread = {place: at for place, at in begin.items() if place not in found}
+        unread = {p: at for p, at in begin.items() if p not in found and at > first[p]}
         size *= GROWTH
     return found
 

@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import StrEnum
 from typing import Any
 
 from ..processors.advice.prices import load_prices
@@ -13,32 +12,12 @@ from ..processors.fold.views import SessionViews
 from .events import ApprovalAsked, InDoubt, of_line
 from .log_client import LogClient
 from .printable import text_of
-from .show import Request, status_of
+from .show import Request
 from .spending import session_cost
-from .waiting import asking, doubtful, what_it_waits_for
+from .status import Status as Status, situation_of
+from .waiting import asking, doubtful, lines_of_doubts, what_it_waits_for
 
 PICODOLLARS = Decimal(10) ** -12
-
-
-class Status(StrEnum):
-    """What a session is doing.
-
-    idle: no turn runs.
-    busy: a turn runs.
-    asks: it waits for an approval.
-    doubt: a person must report whether a call happened.
-    unserved: no worker serves its agent.
-    frozen: a record could not be folded.
-    terminated: it was ended permanently.
-    """
-
-    IDLE = "idle"
-    BUSY = "busy"
-    ASKS = "asks"
-    DOUBT = "doubt"
-    UNSERVED = "unserved"
-    FROZEN = "frozen"
-    TERMINATED = "terminated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +56,7 @@ def state_of(views: SessionViews, holders: PartitionView, client: LogClient) -> 
         session_id=views.session_id,
         user=views.state.user_id,
         agent=views.turn.agent,
-        status=Status(status_of(views, holders)),
+        status=situation_of(views, holders).status,
         turn=views.turn.number,
         phase=views.state.phase,
         project_id=views.state.project_id,
@@ -106,9 +85,11 @@ def _events(
     views: SessionViews, calls: list[Call], kind: type, client: LogClient
 ) -> tuple[Any, ...]:
     rows = views.transcript.lines
-    lines = {(line.call, line.kind): line for line in rows}
-    wanted = "asks" if kind is ApprovalAsked else "doubt"
-    found = (lines.get((call.key, wanted)) for call in calls)
+    if kind is ApprovalAsked:
+        lines = {line.call: line for line in rows if line.kind == "asks"}
+    else:
+        lines = lines_of_doubts(views)
+    found = (lines.get(call.key) for call in calls)
     return tuple(
         of_line(views.session_id, line, line.offset, f"{line.offset + 1}.0", client.read_blob, rows)
         for line in found

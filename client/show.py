@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from ..log.door import Log
 from ..log.errors import Refused
 from ..processors.fold import views as views_fold
-from ..processors.fold.calls import IN_DOUBT, CallStatus
 from ..processors.fold.projections import partition as partition_fold
 from ..processors.fold.projections.background import KINDS
 from ..processors.fold.projections.partition import PartitionView
@@ -30,6 +29,7 @@ from ..schemas.ids import is_id, why_not_an_id
 from .follow import Follow
 from .printable import plain
 from .session_fold import SessionFold
+from .status import situation_of
 
 VIEWS = (*(view.field for view in views_fold.VIEWS), "wake")
 RESUME_MARK = "+resume"
@@ -217,32 +217,7 @@ def summary(views: SessionViews, partition: int, holders: PartitionView) -> dict
         "phase": views.state.phase,
         "project_id": views.state.project_id,
         "turn": views.turn.number,
-        "status": status_of(views, holders),
+        "status": situation_of(views, holders).status,
         "updated_at": views.state.updated_at,
         "partition": partition,
     }
-
-
-def status_of(views: SessionViews, holders: PartitionView = partition_fold.INITIAL) -> str:
-    """One word for people: frozen, terminated, asks, doubt, unserved, busy or idle.
-
-    `holders`: the holders of the session's partition; without them, the status is never unserved.
-    """
-    turn = views.turn
-    calls = (*turn.calls, *turn.doubts)
-    if views.frozen is not None:
-        return "frozen"
-    if any(call.status in IN_DOUBT for call in calls):
-        return "doubt"
-    if turn.terminated and not turn.open:
-        return "terminated"
-    if any(call.status == CallStatus.ASKS for call in turn.calls):
-        return "asks"
-    if not turn.open:
-        return "idle"
-    return open_status(turn.agent, holders)
-
-
-def open_status(agent: str, holders: PartitionView) -> str:
-    """The status of an open turn that does not wait for a person: busy or unserved."""
-    return "busy" if partition_fold.without(holders, agent) is None else "unserved"

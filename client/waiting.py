@@ -4,14 +4,15 @@ The facts come from the turn view.
 """
 
 import difflib
+import time
 from typing import NamedTuple
 
 from ..processors.facts.waiting_calls import asking, doubtful
 from ..processors.fold.calls import CallStatus
-from ..processors.fold.projections.partition import INITIAL, PartitionView, without, worker_id
-from ..processors.fold.projections.turn_view import FAILED, RUNNING
-from ..processors.fold.rulings.workers import step_is_due
+from ..processors.fold.projections.partition import ANSWERS, PartitionView, without, worker_id
+from ..processors.fold.projections.transcript import Line
 from ..processors.fold.views import SessionViews
+from .status import Reason, Status, turn_situation, why_unserved
 
 
 class Waits(NamedTuple):
@@ -26,26 +27,56 @@ class Waits(NamedTuple):
     lacks: bool = False
 
 
-def who_lacks(agent: str, holders: PartitionView) -> str:
-    """A text for people if the worker of the session's partition does not serve `agent`, else ''.
-    """
-    holder = without(holders, agent)
-    if holder is None:
+def note_doubt(lines: dict[str, Line], line: Line) -> None:
+    """Keep the line that has the reason of each doubt, by the key of its call, while the lines of a
+    transcript are read in order."""
+    if line.kind == "doubt":
+        lines.setdefault(line.call, line)
+    elif line.kind in ("result", "resolved"):
+        lines.pop(line.call, None)
+
+
+def lines_of_doubts(views: SessionViews) -> dict[str, Line]:
+    """The line that has the reason of each doubt, by the key of its call."""
+    lines: dict[str, Line] = {}
+    for line in views.transcript.lines if doubtful(views.turn) else ():
+        note_doubt(lines, line)
+    return lines
+
+
+def who_lacks(agent: str, holders: PartitionView | None) -> str:
+    """A text for people if no worker serves `agent` in the session's partition, else ''."""
+    reason = why_unserved(agent, holders)
+    if holders is None or reason is None:
         return ""
+    what = f"no worker serves agent {agent} here"
+    remedy = (
+        f"Start a worker with agent {agent}: `foldlog worker --agent MODULE:ATTR` or `foldlog "
+        "dev`, or find the reason with `foldlog doctor`"
+    )
+    if reason is Reason.NOT_TAKEN:
+        return f"no worker has responded yet: none has taken the session's partition. {remedy}"
+    found = (holders.holder(role) for role in ANSWERS)
+    if reason is Reason.WORKER_ENDED:
+        gone = next(holder for holder in found if holder and holder.owner in holder.gone)
+        return f"{what}: worker {worker_id(gone.owner)} had its partition and has ended. {remedy}"
+    holder = without(holders, agent)
+    assert holder is not None, "a holder serves other agents"
     served = ", ".join(named.name for named in holder.agents)
     close = difflib.get_close_matches(agent, [named.name for named in holder.agents], 1)
     start = "Start"
     if close:
         start = f"Did you mean {close[0]}? Then open a new session with it. If not, start"
     return (
-        f"no worker serves agent {agent} here: worker {worker_id(holder.owner)} has the session's "
-        f"partition and serves {served}. {start} every worker with an --agent "
-        f"MODULE:ATTR for each of these agents and for {agent}"
+        f"{what}: worker {worker_id(holder.owner)} has the session's partition and serves {served}."
+        f" {start} every worker with an --agent MODULE:ATTR for each of these agents and for "
+        f"{agent}"
     )
 
 
-def what_it_waits_for(views: SessionViews, holders: PartitionView = INITIAL) -> Waits:
-    """Why the open turn does not continue. `holders`: the holders of the session's partition."""
+def what_it_waits_for(views: SessionViews, holders: PartitionView | None = None) -> Waits:
+    """Why the open turn does not continue. `holders`: the holders of the session's partition, None
+    if they are unknown."""
     session_id, turn = views.session_id, views.turn
     if views.frozen is not None:
         return Waits(f"the session is frozen at offset {views.frozen.offset}: see `foldlog doctor`")
@@ -61,19 +92,21 @@ def what_it_waits_for(views: SessionViews, holders: PartitionView = INITIAL) -> 
                 f"{call.key} --happened TEXT` or `--did-not-happen`",
                 person=True,
             )
-    if turn.open and (lacks := who_lacks(turn.agent, holders)):
-        return Waits(lacks, lacks=True)
+    status, reason, until = turn_situation(views, holders)
+    if status is Status.UNSERVED:
+        return Waits(who_lacks(turn.agent, holders), lacks=True)
     generation = turn.generation
-    if turn.open and generation is not None:
-        if generation.status is FAILED:
-            return Waits(f"the model call failed ({generation.error}) and will be retried")
-        if generation.status is RUNNING:
+    match reason:
+        case Reason.RETRY | Reason.RATE_LIMIT if generation is not None:
+            at = time.strftime(" at %H:%M:%S", time.localtime(until / 1000)) if until else ""
+            return Waits(f"the model call failed ({generation.error}) and will be retried{at}")
+        case Reason.MODEL if generation is not None:
             return Waits(f"the model is answering (attempt {generation.attempt})")
-    started = [call for call in turn.calls if call.status == CallStatus.STARTED]
-    if started:
-        return Waits(f"{started[0].name} is running ({started[0].key})")
-    works = views.background.works
-    is_compacting = any(work.kind != "memory" and not work.released for work in works)
-    if is_compacting and step_is_due(views):  # row N2w; any other step is decided at once
-        return Waits("the conversation is being summarized, so that the next request has room")
+        case Reason.TOOL:
+            call = next(call for call in turn.calls if call.status == CallStatus.STARTED)
+            return Waits(f"{call.name} is running ({call.key})")
+        case Reason.SUMMARY:
+            return Waits("the conversation is being summarized, so that the next request has room")
+        case Reason.CLOSING:
+            return Waits("the turn was stopped, and is ending")
     return Waits("")

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ..client.follow import Follow, read_before
-from ..client.show import status_of
+from ..client.status import situation_of
 from ..log.archive import (
     FORMAT,
     ArchiveDamaged,
@@ -344,7 +344,7 @@ class Retention:
 
 def why_not(views: SessionViews) -> str | None:
     """Why a session has to stay in the log; None if it can be archived."""
-    status = status_of(views)
+    status = situation_of(views).status
     if status not in MAY_BE_ARCHIVED:
         return WHY[status]
     if may_owe(views) or views.background.works or views.delivery.owed:

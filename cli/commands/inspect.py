@@ -13,16 +13,9 @@ import click
 
 from ...client.follow import Follow
 from ...client.printable import event_json, no_text, text_of_body
-from ...client.show import (
-    VIEWS,
-    known,
-    now_ms,
-    owed_json,
-    request_of,
-    status_of,
-    view_json,
-)
+from ...client.show import VIEWS, known, now_ms, owed_json, request_of, view_json
 from ...client.spending import ledger_json, ledger_lines, saving_of, session_cost
+from ...client.status import situation_of
 from ...client.waiting import asking, doubtful, what_it_waits_for
 from ...log.blobs import BlobError
 from ...log.partition import partition_for
@@ -89,7 +82,7 @@ def sessions_command(
     busy        a turn runs (shown as `working`)
     asks        a call waits for approval
     doubt       a person must record the outcome of a call
-    unserved    no worker loads the agent (shown as `no worker`)
+    unserved    no worker serves the agent (shown as `no worker`)
     failed      the last turn failed
     frozen      a record cannot be read
     terminated  the session was ended (shown as `ended`)
@@ -176,7 +169,8 @@ def _ledger(views: "SessionViews", prices: "PriceTable") -> None:
 def _overview(folded: "SessionFold", read: Any, prices: "PriceTable") -> None:
     views = folded.views
     state, turn = views.state, views.turn
-    line(f"session {views.session_id} of {state.user_id}: {status_of(views, folded.holders)}")
+    status = situation_of(views, folded.holders).status
+    line(f"session {views.session_id} of {state.user_id}: {status}")
     line(f"  agent {turn.agent}, phase {state.phase}, project {state.project_id or 'none'}")
     running = "open" if turn.open else "ended"
     waiting = f"{len(turn.queue)} message{'s' * (len(turn.queue) != 1)} waiting"
@@ -420,7 +414,8 @@ def wake_command(
     rows = [{**row, "of": row["subject"], "due at": _due(row)} for row in owed]
     table(rows, ("row", "owed", "of", "role", "due at", "why"))
     if not owed:
-        line(f"session {session} has no pending work: it is {status_of(views, folded.holders)}")
+        status = situation_of(views, folded.holders).status
+        line(f"session {session} has no pending work: it is {status}")
 
 
 def _rules_of(wanted: str, names: Sequence[str]) -> "Rules":

@@ -14,8 +14,9 @@ import click
 
 from ...client.fleet import FleetUnavailable, find_fleet
 from ...client.holders import holders_of
-from ...client.show import Everything, open_status, summaries
+from ...client.show import Everything, summaries
 from ...client.spending import TOKENS, caching_json, cost_json, saving_of, session_cost
+from ...client.status import Status, why_unserved
 from ...log.partition import partition_for
 from ...processors.advice.prices import Cost, InputCost, input_cost
 from ...processors.fold.projections.ledger import Spent
@@ -123,8 +124,7 @@ def listed(
         views = everything.sessions[line["session_id"]]
         card = Card(prices, read)
         card.feed(views)
-        is_failed = line["status"] == "idle" and card.failure is not None
-        status = FAILED if is_failed else line["status"]
+        status = FAILED if line["status"] == Status.IDLE and card.has_failed else line["status"]
         if not wanted.statuses or status in wanted.statuses or line["status"] in wanted.statuses:
             cost = session_cost(views.ledger, prices)
             saving = saving_of(views.ledger, prices)
@@ -193,8 +193,8 @@ def _line(
     """The line as `client.show.summary`, and the status that is shown."""
     status = fleet_rows.status_of(found)
     place = partition_for(found["session_id"], partitions)
-    if status == "busy" and place in holders:
-        status = open_status(found["agent"], holders[place])
+    if status is Status.BUSY and why_unserved(found["agent"], holders.get(place)):
+        status = Status.UNSERVED
     names = ("session_id", "user_id", "agent", "phase", "project_id", "turn")
     line = {
         **{name: found[name] for name in names}, "status": status,

@@ -8,8 +8,8 @@ export. This file builds the page; audit_parts.py has its tables.
 
 from importlib import resources
 
-from ...client.show import status_of
 from ...client.spending import session_cost
+from ...client.status import situation_of
 from ...processors.advice.prices import PriceTable, dollars
 from ...processors.store import views_codec
 from .audit_parts import (
@@ -88,7 +88,7 @@ def _tiles(facts: SessionFacts, prices: PriceTable) -> str:
     doubts = sum(bool(known.doubts) for known in facts.calls.values())
     lost = sum(a.outcome in ("", "failed") for a in facts.attempts.values())
     cost = session_cost(views.ledger, prices)
-    status, unsure = status_of(views, facts.holders), unproven(facts)
+    status, unsure = situation_of(views, facts.holders).status, unproven(facts)
     spent = views.ledger
     read = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
     known_cost = dollars(cost.picodollars) if cost.picodollars or not cost.unpriced else "unknown"

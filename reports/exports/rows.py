@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...client.printable import event_json, text_of, type_of
-from ...client.show import status_of
 from ...client.spending import session_cost
+from ...client.status import situation_of
 from ...processors.advice.prices import PriceTable, usd
 from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.transcript import Line
@@ -86,7 +86,7 @@ def session_row(facts: SessionFacts, prices: PriceTable) -> Row:
         "agent": views.turn.agent,
         "project_id": views.state.project_id,
         "phase": views.state.phase,
-        "status": status_of(views, facts.holders) if views.turn.known else "unknown",
+        "status": situation_of(views, facts.holders).status if views.turn.known else "unknown",
         "turns": views.turn.number,
         "opened_at": _at(opened),
         "updated_at": time(facts.last_at),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from ...client.status import FAILED_ENDS
 from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.turn_view import call_of
 from ...processors.fold.sessions import FoldedEvent
@@ -20,9 +21,6 @@ from ...schemas.topics import SESSION_EVENTS
 
 INTERNAL, CLIENT, PRODUCER = 1, 3, 4
 """OTLP's numbers for the kinds of spans."""
-
-FAILED = ("failed", "max_steps", "max_tokens", "budget_exceeded", "refusal")
-"""Reasons for the end of a turn that are errors for an operator."""
 
 PROVIDER = "anthropic"
 
@@ -244,7 +242,7 @@ class _Maker:
         for key in [key for key in self._open if key[:2] in of_turn]:
             yield self._close(seen, key, self._open.pop(key), "abandoned", {})
         agent = seen.views.turn.agent
-        error = event.reason if event.reason in FAILED else ""
+        error = event.reason if event.reason in FAILED_ENDS else ""
         spent = [row for row in seen.views.ledger.spent if row.turn == event.turn]
         attributes = {
             "gen_ai.operation.name": "invoke_agent",

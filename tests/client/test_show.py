@@ -14,7 +14,6 @@ from foldlog.client.show import (
     known,
     owed_json,
     request_of,
-    status_of,
     summaries,
     view_json,
 )
@@ -119,23 +118,6 @@ def test_unknown_steps_and_sessions_are_errors(log, talk):
         known(SessionFold(log, "nobody"))
     with pytest.raises(UnknownSession, match="at offset"):
         known(SessionFold(log, "nobody"), at=0)
-
-
-def test_status_is_one_word(log, talk, tmp_path):
-    sessions, played = talk
-    assert status_of(played.views) == "busy"
-    played.propose("", ("charge", {}))
-    played.invoke(approval="ask")
-    assert status_of(played.views) == "asks"
-    sessions.decide("s1", "1.1.0", "allow", args_sha256=played.views.turn.calls[0].args_sha256)
-    played.tool_start()
-    played.uncertain()
-    assert status_of(played.views) == "doubt"
-    sessions.resolve("s1", "1.1.0", "happened")
-    played.answer("ok")
-    assert status_of(played.views) == "idle"
-    sessions.terminate("s1")
-    assert status_of(played.views) == "terminated"
 
 
 def test_the_list_has_every_session_most_recently_changed_first(tmp_path):

@@ -12,7 +12,8 @@ import pytest
 
 from foldlog.cli.__main__ import main
 from foldlog.cli.edge import Edge
-from foldlog.client.show import fold_everything, status_of
+from foldlog.client.show import fold_everything
+from foldlog.client.status import situation_of
 from foldlog.processors.fold.projections.partition import worker_id
 from foldlog.schemas import events as ev
 from foldlog.tests.crash.agents import HELPER, KEEPER
@@ -51,7 +52,7 @@ def start_worker():
 def statuses(stage) -> dict[str, str]:
     everything = fold_everything(stage.log)
     return {
-        name: status_of(views, everything.holders[everything.places[name]])
+        name: situation_of(views, everything.holders[everything.places[name]]).status
         for name, views in everything.sessions.items()
     }
 

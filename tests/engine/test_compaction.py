@@ -204,7 +204,8 @@ def test_S3_6_over_the_hard_cap_a_step_waits_for_the_summary_and_uses_it(drive):
         talk(session, 1)
     assert len(session.held) == 1
     waiting, reports = session.views.turn.number, []
-    Patience(reports.append, patience_s=-1.0).report_if_due(session.views)
+    holders = session.worker.owned[0].partition
+    Patience(reports.append, patience_s=-1.0).report_if_due(session.views, holders)
     assert reports == ["the conversation is being summarized, so that the next request has room"]
     session.release().run()
     assert what_it_waits_for(session.views).text == ""

@@ -219,15 +219,17 @@ class Played:
         self.start()
         self.complete(text, calls)
 
-    def fail(self, *, permanent: bool = False) -> None:
+    def fail(
+        self, *, permanent: bool = False, error: str = "overloaded", retry_at: int | None = None
+    ) -> None:
         self.append(
             ev.GenFailed(
                 **self.place(),
                 content=ev.Body(inline=b"[]"),
-                error="overloaded",
+                error=error,
                 detail="the provider is overloaded",
                 status=529,
-                retry_at=None,
+                retry_at=retry_at,
                 permanent=permanent,
                 usage=None,
             ),

@@ -18,7 +18,8 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from ...client.outcomes import Decision, decision_of
-from ...client.show import open_status, summary
+from ...client.show import summary
+from ...client.status import Status, why_unserved
 from ...log.door import Log, Reader
 from ...log.errors import (
     Corrupt,
@@ -52,7 +53,7 @@ from ..inspector.overview import Overview
 POLL_S = 0.2
 """How long a poll waits for records, in seconds. The end of the process may wait as long."""
 
-OPEN = ("busy", "unserved")
+OPEN = (Status.BUSY, Status.UNSERVED)
 """Statuses of a session that depend on the holders of its partition."""
 
 RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -394,7 +395,8 @@ class Tail:
         """After a change of a partition's holders, update which of its open sessions are served."""
         for session_id, line in list(self._summaries.items()):
             if line["partition"] == owned.number and line["status"] in OPEN:
-                new = {**line, "status": open_status(line["agent"], owned.partition)}
+                lacks = why_unserved(line["agent"], owned.partition)
+                new = {**line, "status": Status.UNSERVED if lacks else Status.BUSY}
                 if new != line:
                     self._summaries[session_id] = batch.summaries[session_id] = new
                     if self._overview is not None:

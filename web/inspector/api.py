@@ -10,10 +10,17 @@ from typing import Any
 
 from ...client.context_view import short_forms
 from ...client.printable import event_json, plain, text_of_body, type_of, whole
-from ...client.show import owed_json, status_of
+from ...client.show import owed_json
 from ...client.spending import cost_json, ledger_json, session_cost, sum_json
+from ...client.status import Status, situation_of
 from ...client.transcript_stream import Viewer
-from ...client.waiting import asking, doubtful, what_it_waits_for, who_lacks
+from ...client.waiting import (
+    asking,
+    doubtful,
+    lines_of_doubts,
+    what_it_waits_for,
+    who_lacks,
+)
 from ...log.blobs import BlobError
 from ...processors.advice.prices import PriceTable, total
 from ...processors.fold.projections.context import estimated_tokens
@@ -21,10 +28,8 @@ from ...processors.fold.projections.ledger import ANSWER, Spent
 from ...processors.fold.projections.prefixes import standing
 from ...processors.fold.projections.transcript import Line
 from ...processors.fold.projections.turn_view import Call
-from ...processors.fold.views import SessionViews
 from ...processors.request.build import BUILDER, request_bytes, request_sha256
 from ...processors.wake.budget import Rules, plan
-from ...reports.traces.spans import FAILED
 from ...schemas import events as ev
 from ...schemas.enums import Recovery
 from ...schemas.events.parts import ReadBlob
@@ -43,9 +48,6 @@ PAGE_LINES = 1_000
 
 FILL_PARTS = ("system", "tools", "results", "model", "people")
 """The parts of a request, in the order in which they are drawn."""
-
-LINES_READ_MAX = 200
-"""How many of the newest lines are searched for the end of the newest turn."""
 
 DEFAULT_RULES = Rules()
 """The default limits: a gateway loads no agents."""
@@ -112,9 +114,12 @@ def moment_json(
     views = moment.views
     called = timeline.called(moment)
     calls = {call.key: call for call in (*views.turn.calls, *views.turn.doubts)}
+    reasons = lines_of_doubts(views)
     is_newest = moment.place == len(timeline.moments) - 1
     # Events about the partition's holders lie between the events of the session.
     holders = timeline.holders if is_newest else moment.holders
+    situation = situation_of(views, holders)
+    is_unserved = situation.status is Status.UNSERVED
     return {
         "session_id": timeline.session_id,
         "partition": timeline.partition,
@@ -124,19 +129,18 @@ def moment_json(
         "at": moment.entry.at,
         "event": _event(moment, read),
         "ruling": {name: getattr(moment.ruling, name) for name in ("verdict", "code", "detail")},
-        "status": status_of(views, holders),
-        "failed": has_failed(views),
+        **situation._asdict(),
         "waits": what_it_waits_for(views, holders).text,
         "state": plain(views.state),
         "turn": plain(views.turn, None) | {"frozen": plain(views.frozen)},
         "holders": plain(holders),
         "asks": [_call(call, read) for call in asking(views.turn)],
-        "doubts": [_call(call, read) for call in doubtful(views.turn)],
+        "doubts": [_call(call, read, reasons.get(call.key)) for call in doubtful(views.turn)],
         "wake": [
             row | why_json(row["row"], calls.get(row["subject"]))
             for row in owed_json(views, holders, moment.now_ms, DEFAULT_RULES)
         ],
-        "lacks": who_lacks(views.turn.agent, holders) if views.turn.open else "",
+        "lacks": who_lacks(views.turn.agent, holders) if is_unserved else "",
         "origin": plain(views.origin),
         "budget": budget_json(moment, called),
         "cost": cost_json(session_cost(views.ledger, prices)),
@@ -147,14 +151,6 @@ def moment_json(
     }
 
 
-def has_failed(views: SessionViews) -> bool:
-    """Whether the newest turn ended with an error, as on the home page."""
-    lines = views.transcript.lines
-    newest = reversed(lines.since(max(0, len(lines) - LINES_READ_MAX)))
-    ended = next((line for line in newest if line.kind == "ended"), None)
-    return not views.turn.open and ended is not None and ended.name in FAILED
-
-
 def _event(moment: Moment, read: ReadBlob) -> dict[str, Any]:
     try:
         return event_json(moment.entry, read)
@@ -162,8 +158,9 @@ def _event(moment: Moment, read: ReadBlob) -> dict[str, Any]:
         return event_json(moment.entry) | {"not_resolved": str(error)}
 
 
-def _call(call: Call, read: ReadBlob) -> dict[str, Any]:
-    """A call that waits for a person. `args` is None if the blob store lost the arguments."""
+def _call(call: Call, read: ReadBlob, doubt: Line | None = None) -> dict[str, Any]:
+    """A call that waits for a person. `args` is None if the blob store lost the arguments.
+    `doubt`: the line that has the reason of its doubt."""
     args, problem = None, ""
     try:
         args = whole(call.args, read).decode("utf-8", "replace")
@@ -174,6 +171,7 @@ def _call(call: Call, read: ReadBlob) -> dict[str, Any]:
         "name": call.name,
         "status": call.status,
         "effect": call.effect,
+        "why": doubt.note if doubt is not None else "",
         "args": args,
         "args_error": problem,
         "args_sha256": call.args_sha256,
@@ -364,7 +362,7 @@ def side_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, A
         "turn": views.turn.number,
         "open": views.turn.open,
         "step": views.turn.step,
-        "status": status_of(views, holders),
+        "status": situation_of(views, holders).status,
         "pending": [f"{call.name} {call.key}" for call in (
             *asking(views.turn), *doubtful(views.turn))],
         "owed": [

@@ -12,7 +12,8 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ...client.printable import blocks_of, text_of, whole
-from ...client.waiting import asking, doubtful
+from ...client.status import FAILED_ENDS, FAILURES, Situation, Status, turn_situation
+from ...client.waiting import asking, doubtful, note_doubt
 from ...log.blobs import BlobError
 from ...processors.advice.prices import PriceTable, usd
 from ...processors.facts.turn_clock import TurnClock
@@ -21,7 +22,6 @@ from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.transcript import FAILED as FAILED_ATTEMPT, Line
 from ...processors.fold.projections.turn_view import Call
 from ...processors.fold.views import SessionViews
-from ...reports.traces.spans import FAILED
 from ...schemas.events.parts import Body, ReadBlob
 from .summary import brief
 
@@ -36,6 +36,9 @@ RUNS_MAX = 64
 
 CALLS_MAX = 8
 """The most calls of one session that are listed as waiting for a person."""
+
+REASON_CHARS = 240
+"""The longest text of an error or of a doubt."""
 
 ARGS_BYTES_MAX = 2_000
 """The longest arguments that the home page shows; the session's page shows longer arguments."""
@@ -102,8 +105,11 @@ class Card:
         self.failure: dict[str, Any] | None = None
         self.waits_since = 0
         self.is_open = False
+        self._turn = Situation(Status.IDLE)
         self._clock = TurnClock()
         self._tools: dict[str, int] = {}  # since when each running call runs
+        self.changed_at = 0  # the time of the newest line
+        self._doubts: dict[str, Line] = {}  # the lines with the reasons of doubts
         self._left: dict[str, int] = {}  # calls that were in doubt when their turn ended
         self._tries = 0
         self._last: Line | None = None  # the last failed or lost attempt of this turn
@@ -113,6 +119,7 @@ class Card:
         """Read the rows that were added to the transcript and the ledger since the last call."""
         done: list[Done] = []
         self.started_at = self.started_at or views.turn.since
+        self.changed_at = self.changed_at or self.started_at
         opened = -1 if views.origin is None else views.origin.opened
         for line in views.transcript.lines.since(self._lines):
             if not self.title and line.kind == "message":
@@ -125,6 +132,7 @@ class Card:
         self._lines, self._spent = len(views.transcript.lines), len(views.ledger.spent)
         self._answer_ms.clear()
         self.is_open = views.turn.open
+        self._turn = turn_situation(views)
         self._waiting(views)
         return done
 
@@ -132,6 +140,8 @@ class Card:
 
     def _line(self, line: Line) -> TurnDone | None:
         clock = self._clock
+        self.changed_at = line.at
+        note_doubt(self._doubts, line)
         if clock.begin(line):
             self._tries, self._last, self.failure = 0, None, None
         match line.kind:
@@ -156,18 +166,18 @@ class Card:
             case "ended":
                 self._end_turn(line)
         ms = clock.advance(line)
-        return None if ms is None else TurnDone(line.at, ms, line.name in FAILED)
+        return None if ms is None else TurnDone(line.at, ms, line.name in FAILED_ENDS)
 
     def _end_turn(self, line: Line) -> None:
         self.in_turns_ms += max(0, line.at - self._clock.began_at)
         self.failure = None
-        if line.name in FAILED:
+        if line.name in FAILED_ENDS:
             last = self._last
             self.failure = {
                 "reason": str(line.name), "limit": line.text,
-                "error": brief(last.text, 240) if last is not None else "",
+                "error": brief(last.text, REASON_CHARS) if last is not None else "",
                 "code": last.code if last is not None and last.name == FAILED_ATTEMPT else "",
-                "detail": brief(last.note, 240) if last is not None else "",
+                "detail": brief(last.note, REASON_CHARS) if last is not None else "",
                 "tries": self._tries, "turn": line.turn, "step": line.step, "at": line.at,
             }
         self._tools.clear()
@@ -213,7 +223,7 @@ class Card:
 
     def _call(self, call: Call) -> dict[str, Any]:
         """A call that waits for a person, as JSON. `args` is None if the arguments are too long."""
-        args = None
+        args, doubt = None, self._doubts.get(call.key)
         if call.args.ref is None:
             data = whole(call.args, None)
             args = data.decode("utf-8", "replace") if len(data) <= ARGS_BYTES_MAX else None
@@ -221,10 +231,16 @@ class Card:
             "call": call.key,
             "name": call.name,
             "asks": call.status == CallStatus.ASKS,
+            "why": brief(doubt.note, REASON_CHARS) if doubt is not None else "",
             "args": args,
             "args_sha256": call.args_sha256,
             "expires_at": call.expires_at,
         }
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the newest turn failed. Lists show an idle session then as failed."""
+        return self._turn.reason in FAILURES and self.failure is not None
 
     def now(self) -> tuple[Run, int] | None:
         """What runs now and since when, or None."""
@@ -245,12 +261,14 @@ class Card:
             "agent": line["agent"],
             "title": self.title,
             "status": status,
+            "reason": self._turn.reason,
+            "until": self._turn.until,
             "turns": line["turn"],
             "usd": usd(self.picodollars) if known else None,
             "unpriced": self.unpriced,
             "tokens": self.tokens,
             "started_at": self.started_at,
-            "updated_at": line["updated_at"] or self.started_at,
+            "updated_at": max(line["updated_at"], self.changed_at),
             "in_turns_ms": self.in_turns_ms,
             "turn_at": self._clock.began_at if self.is_open else None,
             "runs": self.runs.tolist(),

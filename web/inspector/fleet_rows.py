@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from ...client.status import ENDS, Status, first_status
 from ...processors.advice.prices import PICO_PER_USD, usd
 from .overview import Cell, named, series
 
 Json = dict[str, Any]
 NO_DETAILS: Json = {
     "runs": [], "now": None, "turn_at": None, "waits": [], "failure": None, "status": "",
+    "reason": "", "until": None,
 }
 
 
@@ -31,6 +33,8 @@ def row(found: Json, own: Json | None) -> Json:
         "agent": found["agent"],
         "title": found["title"],
         "status": _status(found, own, failure is not None),
+        "reason": ENDS[failure["reason"]] if failure else own["reason"],
+        "until": own["until"],
         "turns": found["turn"],
         **(_used(found) if own["turn_at"] is None else {name: own[name] for name in USED}),
         "started_at": found["opened_at"],
@@ -62,23 +66,19 @@ def _used(found: Json) -> Json:
 
 def _status(found: Json, own: Json, failed: bool) -> str:
     status = status_of(found)
-    if status == "busy" and own["status"] == "unserved":  # only the gateway knows who works
-        return "unserved"
-    return "failed" if status == "idle" and failed else status
+    if status is Status.BUSY and own["status"] == Status.UNSERVED:  # the fleet knows no workers
+        return Status.UNSERVED
+    return "failed" if status is Status.IDLE and failed else status
 
 
-def status_of(found: Json) -> str:
-    """The word of `client.show.status_of` for a row of the fleet, which knows no workers: an open
-    turn without a worker is busy, too."""
-    if found["status"] == "frozen":
-        return "frozen"
-    if found["doubts"]:
-        return "doubt"
-    if found["status"] == "ended":
-        return "terminated"
-    if found["approvals"]:
-        return "asks"
-    return "busy" if found["status"] == "working" else "idle"
+def status_of(found: Json) -> Status:
+    """The status of a row of the fleet, which knows no workers: an open turn without a worker is
+    busy, too."""
+    status = found["status"]
+    return first_status(
+        frozen=status == "frozen", doubt=bool(found["doubts"]), ended=status == "ended",
+        asks=bool(found["approvals"]), works=status == "working", unserved=False,
+    )  # fmt: skip
 
 
 def has_failed(found: Json) -> bool:
@@ -91,8 +91,9 @@ def _waits(found: Json, own: Json) -> list[Json]:
     known = {call["call"]: call for call in own["waits"]}
     return [
         {
-            "call": name, "name": call["tool"], "asks": kind == "approvals", "args": None,
-            "args_sha256": "", "expires_at": call["expires_at"], **known.get(name, {}),
+            "call": name, "name": call["tool"], "asks": kind == "approvals", "why": "",
+            "args": None, "args_sha256": "", "expires_at": call["expires_at"],
+            **known.get(name, {}),
         }
         for kind in ("approvals", "doubts")
         for name, call in found[kind].items()

@@ -17,6 +17,7 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ...client.status import Status
 from ...processors.advice.prices import PriceTable, usd
 from ...processors.fold.projections.partition import ANSWERS, PartitionView, worker_id
 from ...processors.fold.views import SessionViews
@@ -103,8 +104,8 @@ class _Listed(NamedTuple):
 
     @property
     def status(self) -> str:
-        idle_failed = self.line["status"] == "idle" and self.card.failure is not None
-        return FAILED if idle_failed else self.line["status"]
+        status: str = self.line["status"]
+        return FAILED if status == Status.IDLE and self.card.has_failed else status
 
     @property
     def waits(self) -> bool:
@@ -114,7 +115,7 @@ class _Listed(NamedTuple):
     def order(self) -> tuple[bool, int]:
         """Sort key: sessions that wait for a person first, then the most recently changed sessions.
         """
-        return self.waits, self.line["updated_at"] or self.card.started_at
+        return self.waits, max(self.line["updated_at"], self.card.changed_at)
 
 
 class Overview:

@@ -155,9 +155,12 @@ class Runs:
 
     def _change(self, entry: Entry, after: dict[Subject, _Stands]) -> None:
         for subject, (stood, run) in list(self._open.items()):
-            if after.get(subject) != stood:
+            now = after.get(subject)
+            if now is not None and now.lane is Lane.BACKGROUND:
+                now = now._replace(turn=stood.turn, step=stood.step)  # it may outlive its step
+            if now != stood:
                 del self._open[subject]
-                self._close(entry, run, after.get(subject))
+                self._close(entry, run, now)
         for subject, stands in after.items():
             if subject not in self._open:
                 run = Run(*stands[:7], entry.offset, entry.at, note=stands.note)

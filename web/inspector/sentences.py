@@ -107,7 +107,7 @@ def _about_call(event: Any, turn: TurnView) -> str:
             how = "returned" if event.outcome == Outcome.OK else event.outcome.replace("_", " ")
             return f"{_name(event, turn)} {how}"
         case ev.ToolFailedUncertain():
-            return f"{_name(event, turn)} is in doubt"
+            return f"{_name(event, turn)} is in doubt: {brief(event.reason, SAID_CHARS)}"
         case ev.ApprovalDecided():
             did = "allowed" if event.decision == Decision.ALLOW else "denied"
             return f"{event.by_user or 'A person'} {did} {_name(event, turn)}"

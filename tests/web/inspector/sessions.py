@@ -7,7 +7,9 @@ from typing import NamedTuple
 from foldlog.log import MemoryLog, Settings
 from foldlog.processors.fold.views import SessionViews
 from foldlog.producers import Sessions
+from foldlog.schemas import events as ev
 from foldlog.schemas.topics import topics
+from foldlog.tests.kit import answers
 from foldlog.tests.kit.played import PARTITIONS, Played, opened, settings_in
 from foldlog.web.inspector.runs import Run
 from foldlog.web.inspector.timeline import Timeline
@@ -58,6 +60,19 @@ class Timed:
     def after(self, ms: int) -> Played:
         self.ms += ms
         return self.played
+
+    def remember(self) -> None:
+        """Begin the extraction of memory from the newest ended turn."""
+        self.work = ev.BackgroundStarted(
+            kind="memory", upto=self.played.views.background.idle_at, attempt=1,
+            owner=self.played.owner, epoch=0, deadline=self.ms + 60_000,
+        )  # fmt: skip
+        self.played.append(self.work, "background")
+
+    def remembered(self) -> None:
+        """End the work that `remember` began."""
+        done = answers.done(self.work.kind, self.work.upto, self.work.attempt)
+        self.played.append(done, "background")
 
     @property
     def runs(self) -> list[Run]:

@@ -73,6 +73,7 @@ def test_a_doubt_is_answered_with_what_the_model_should_know(place, url, page_at
     played = doubting(place, "doubt-home")
     page = page_at(f"{url}/#/waiting")
     doubt = card(page, "Did charge happen?")
+    doubt.get_by_text("The worker died.").wait_for()
     doubt.get_by_role("button", name="It happened").click()
     report = doubt.get_by_label("What happened?")
     expect(report).to_be_focused()
@@ -152,6 +153,7 @@ def test_the_list_states_its_bounds_when_it_is_not_whole(tmp_path, page_at):
         expect(page.locator(".bounds")).to_contain_text("cover 5 of 9 sessions")
         expect(page.locator(".bounds")).to_contain_text("the most that this page lists")
         page.get_by_role("heading", name="9 sessions").wait_for()
+        page.get_by_role("button", name="Listed 5").wait_for()  # it was "All 5"
         page.goto("about:blank")
 
 
@@ -418,7 +420,7 @@ def test_the_first_visit_says_what_to_do(page_at, tmp_path):
         page.get_by_role("button", name="Start session").click()
         page.wait_for_url(re.compile("#/s/"))
         page.goto(f"{running.url}/#/")
-        page.get_by_role("heading", name=re.compile("^One session is working")).wait_for()
+        page.get_by_role("heading", name="One session has no worker").wait_for()
         page.goto("about:blank")
 
 

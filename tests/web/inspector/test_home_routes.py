@@ -8,6 +8,7 @@ import pytest
 
 from foldlog.client.session_fold import SessionFold
 from foldlog.client.show import summary
+from foldlog.client.status import FAILURES
 from foldlog.processors.advice.prices import load_prices
 from foldlog.producers import Sessions
 from foldlog.reports.search.search_index import Progress
@@ -134,8 +135,8 @@ def test_both_pages_call_the_same_sessions_failed(place, ana):
     assert found["limited"]["status"] == "failed" == found["failed"]["status"]
     for name, row in found.items():
         moment = ana.get(f"/inspector/api/sessions/{name}/moment").json()
-        shown = "failed" if moment["status"] == "idle" and moment["failed"] else moment["status"]
-        assert shown == row["status"], name
+        has_failed = moment["status"] == "idle" and moment["reason"] in FAILURES
+        assert ("failed" if has_failed else moment["status"]) == row["status"], name
 
 
 def test_arguments_too_long_for_the_page_are_left_out(place, ana):

@@ -169,6 +169,8 @@ def test_a_late_approval_is_refused_with_the_reason(place, url, page_at):
 def test_a_doubt_is_resolved_with_a_report(place, url, page_at):
     played = doubting(place, "doubts")
     page = page_at(f"{url}/#/s/doubts")
+    reason = re.compile("^The worker died. (It may have|Running it again)")
+    expect(page.get_by_text(reason)).to_have_count(2)  # in the conversation and in the pane
     page.get_by_role("button", name="It happened").click()
     report = page.get_by_label("What happened?")
     tell = page.get_by_role("button", name="Report that it happened")
@@ -250,16 +252,39 @@ def test_the_page_reconnects_to_a_restarted_gateway(place, page_at, producer):
 
 def test_a_session_without_a_worker_for_its_agent_says_so(place, url, page_at, producer):
     _, played = place.open("unserved")
-    played.take()
+    played.take("w8/1")
     producer.say("unserved", "hello?", message_id="m1")
-    serves_another = ev.AgentDigest(name="other", digest="d")
-    taken = ev.PartitionTaken(role="sessions", owner="w9/1", agents=(serves_another,))
-    played.append(taken, "sessions", PARTITION_KEY)
     page = page_at(f"{url}/#/s/unserved")
+    expect(page.locator("header .status")).to_have_text("Waits for worker")
+    played.append(ev.OwnerGone(owner="w8/1"), "sessions", PARTITION_KEY)
     notice = page.get_by_role("status").get_by_text("No worker serves the agent")
     notice.wait_for()
     page.get_by_role("heading", name="No worker serves the agent shop").wait_for()
+    page.get_by_text("worker w8 had its partition and has ended").wait_for()
     page.get_by_text("The message is kept").wait_for()
+    expect(page.locator("header .status")).to_have_text("No worker")
+    played.take("w9/1", (ev.AgentDigest(name="other", digest="d"),))
+    producer.say("unserved", "hello?", message_id="m2")  # the page is notified
+    page.get_by_text("has the session's partition and serves other").wait_for()
+    played.take("w9/2", (ev.AgentDigest(name="shop", digest="d"),))
+    played.call()
+    played.start()
+    played.fail(error="rate_limit", retry_at=played.now_ms() + 3_600_000)
+    expect(page.locator("header .status")).to_have_text(re.compile("^Rate limit until "))
+    page.get_by_text("The model's rate limit was reached. It is tried again at").wait_for()
+    worker = page.locator("dt", has_text="Claimed by").locator("+ dd")
+    expect(worker).to_have_text("no worker")  # it was the worker of the failed attempt
+    played.start()
+    expect(worker).to_have_text(re.compile("^w9, since "))
+
+
+def test_an_unknown_session_is_reported_and_not_read_for_ever(url, page_at):
+    page = page_at(f"{url}/#/s/nobody")
+    page.get_by_role("alert").get_by_text("nobody").wait_for()
+    page.get_by_text("There is nothing to show.").wait_for()
+    expect(page.get_by_text("Reading the session")).to_have_count(0)
+    page.close()
+    page.complaints.clear()  # the browser logs each 404
 
 
 def test_every_key_is_listed_and_the_dialog_keeps_them_from_the_page(place, url, page_at):

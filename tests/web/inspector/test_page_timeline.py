@@ -34,8 +34,10 @@ def timed(tmp_path_factory):
     timed.after(10_000).uncertain()
     timed.ms += 60_000
     timed.sessions.resolve("s1", "2.1.0", "happened", report="it is booked")
+    timed.remember()
     timed.ms += 1000
     timed.played.propose("Refunding.", ("refund", {"amount": 129}))
+    timed.remembered()
     timed.played.invoke(approval="ask")
     return timed
 
@@ -91,8 +93,8 @@ def test_every_kind_of_run_has_its_shape(timed_url, page_at):
     said = page.get_by_role("list", name="What happened in this stretch")
     for words in ("model call 1.1 was lost after 2.0 s",
                   "worker w1 was lost, waited 12 s for a worker",
-                  "book got no answer after 10 s", "book was in doubt for 1 min: it happened",
-                  "refund waits for a person"):
+                  "book ended in doubt after 10 s", "book was in doubt for 1 min: it happened",
+                  "memory ended after 1.0 s (worker w2)", "refund waits for a person"):
         expect(said.get_by_text(words)).to_have_count(1)
 
 
@@ -142,7 +144,7 @@ def test_a_bar_under_the_pointer_shows_its_facts(timed_url, page_at):
     page = whole(page_at, timed_url)
     page.locator(".tl .hit").filter(has_text="book").first.hover()
     card = page.locator(".tl-card")
-    card.get_by_text("book got no answer after 10 s (worker w2 · the worker died)").wait_for()
+    card.get_by_text("book ended in doubt after 10 s (worker w2 · the worker died)").wait_for()
     page.mouse.move(5, 5)
     expect(card).to_have_count(0)
 

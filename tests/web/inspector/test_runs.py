@@ -80,6 +80,19 @@ def test_a_doubt_lasts_until_a_person_reports(timed):
     assert timed.of("tool") == [("run", 10_000, "doubt"), ("doubt", 300_000, "happened")]
 
 
+def test_background_work_that_outlives_its_step_is_one_run(timed):
+    """The defect: the page showed the work as lost, and begun again, at each step of the turn."""
+    timed.played.answer("Refunded.")
+    timed.remember()
+    timed.after(1000)
+    timed.sessions.say("s1", "And order 18", message_id="m2")
+    timed.after(1000).propose("Let me look.", ("read_file", {"path": "a"}))
+    assert timed.of("background") == [("run", None, "")]
+    timed.after(1000)
+    timed.remembered()
+    assert timed.of("background") == [("run", 3000, "ok")]
+
+
 def test_runs_grow_with_the_log_and_equal_those_of_a_new_fold(timed):
     timeline = Timeline(timed.log, "s1")
     for number in range(3):

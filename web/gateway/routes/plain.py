@@ -20,6 +20,7 @@ from ....client.history import Frame, Place, history
 from ....client.outcomes import Decision
 from ....client.printable import plain
 from ....client.show import summary
+from ....client.status import situation_of
 from ....client.transcript_stream import LineAdded
 from ....processors.fold.projections.turn_view import Call, is_open
 from ....producers.checks import Invalid, an_id, content_json
@@ -303,9 +304,10 @@ def demand_report(outcome: str | None, report: str) -> None:
 def session_json(gateway: Gateway, views) -> dict[str, Any]:
     """Everything about one session except its transcript. `cursor`: where a viewer resumes."""
     partition, offset = gateway.tail.cursor(views.session_id)
-    turn = views.turn
+    turn, holders = views.turn, gateway.tail.holders(views.session_id)
     return {
-        **summary(views, partition, gateway.tail.holders(views.session_id)),
+        **summary(views, partition, holders),
+        **situation_of(views, holders)._asdict(),
         "state": plain(views.state),
         "open": turn.open,
         "step": turn.step,

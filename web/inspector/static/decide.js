@@ -2,7 +2,7 @@
 
 import { post, sessionPath } from "./api.js";
 import { useArguments, waitsText } from "./args.js";
-import { length, when } from "./format.js";
+import { asSentence, length, when } from "./format.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
 import { Report } from "./report.js";
@@ -104,7 +104,8 @@ function Doubt({ session, call, past, go }) {
       <header><${Icon} name="doubt" /><h3>Did <code>${call.name}</code> happen?</h3><span class="grow"></span>
         <span class="num">${!past && waits ? `in doubt since ${when(waits.at)}` : ""}</span></header>
       <div class="body">
-        <p>The call was sent, and no answer came back. It may have happened. It is never run again by itself.</p>
+        <p>${call.why && html`<bdi>${asSentence(call.why)}</bdi> `}It may have happened. It is never run again by
+          itself.</p>
         ${call.args === null ? html`<${Lost} call=${call} />` : args}
         ${past ? html`<${Later} session=${session} call=${call} go=${go} kind="doubt" />` : html`
           <div class="row wrap">

@@ -107,6 +107,9 @@ export function when(ms, now = Date.now()) {
 /** The milliseconds of a time, such as ".712", for a clock that shows them smaller. */
 export const fraction = (ms) => `.${String(ms % 1000).padStart(3, "0")}`;
 
+/** A recorded reason as a sentence. */
+export const asSentence = (text) => `${text.slice(0, 1).toUpperCase()}${text.slice(1).replace(/[.\s]+$/, "")}.`;
+
 /** The text as one line of at most `chars` characters. */
 export function brief(text, chars = 80) {
   const line = text.slice(0, 4 * chars).replace(/\s+/g, " ").trim();

@@ -54,7 +54,8 @@ export function Home({ list: model, aside, go, view: text }) {
     () => chosen(model.list, view, now, aside), [model.list, view, view.days ? now : 0, aside.turns]);
   const shown = view.part === "" || view.part === "sessions";
   const waiting = waitingIn(model.list, aside);
-  const working = model.list.filter((row) => row.status === "busy").length;
+  const [working, unserved] = ["busy", "unserved"].map((status) =>
+    model.list.filter((row) => row.status === status).length);
   /** Toggles the selection of rows. `set` selects all of them, `clear` unselects all of them. */
   const pick = (ids, set = false, clear = false) => {
     setPicked((before) => {
@@ -84,7 +85,7 @@ export function Home({ list: model, aside, go, view: text }) {
   const props = {
     model, view, change, now, items, rows, counts, picked, pick, setPicked, saved, columns, aside, go, starting,
   };
-  const words = titleFor(view, { model, waiting, working, rows });
+  const words = titleFor(view, { model, waiting, working, unserved, rows });
   return html`
     <div class="app home">
       <a class="skip" href="#talk" onClick=${skip}>Skip to the content</a>
@@ -111,7 +112,7 @@ export function Home({ list: model, aside, go, view: text }) {
 const focusNew = () => document.getElementById("new")?.focus();
 const atRow = () => document.activeElement?.closest(".tbody") !== null && document.activeElement !== document.body;
 
-function titleFor(view, { model, waiting, working, rows }) {
+function titleFor(view, { model, waiting, working, unserved, rows }) {
   if (!model.loaded) return "Your sessions";
   if (!model.total) return "No sessions yet";
   if (view.q) return html`Search for “<bdi>${view.q}</bdi>”`;
@@ -121,7 +122,7 @@ function titleFor(view, { model, waiting, working, rows }) {
   }
   if (view.part === "search") return "Search";
   if (view.part === "cost") return "What it costs, and how long it takes";
-  return sentence(waiting, working);
+  return sentence(waiting, working, unserved);
 }
 
 function Part(props) {
@@ -130,7 +131,7 @@ function Part(props) {
   const charts = useCharts(span, model.list);
   const chosenRows = useMemo(() => rows.filter((row) => picked.has(row.id)), [rows, picked]);
   const sessions = html`<section class="all" aria-label="All sessions">
-    <${Filters} view=${view} change=${change} counts=${counts} agents=${model.agents} saved=${saved} columns=${columns}
+    <${Filters} view=${view} change=${change} counts=${counts} model=${model} saved=${saved} columns=${columns}
       link=${viewLink({ ...view, part: "sessions", q: "", ids: "" })}>
       <${Bulk} rows=${chosenRows} clear=${() => setPicked(new Set())} model=${model} />
     <//>

@@ -5,7 +5,7 @@
 import { post, sessionPath } from "./api.js";
 import { useArguments } from "./args.js";
 import { Allow } from "./decide.js";
-import { clock, number } from "./format.js";
+import { asSentence, clock, number } from "./format.js";
 import { errorText, failureOf, since, titleOf, until } from "./home_words.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
@@ -80,7 +80,7 @@ function press(event) {
   button.click();
 }
 
-function Head({ row, look, icon, label, now, question, expires = 0 }) {
+function Head({ row, look, icon, label, now, question, expires = 0, why = "" }) {
   return html`
     <div class="head">
       <span class=${`st ${look}`}><${Icon} name=${icon} />${label}</span>
@@ -90,6 +90,7 @@ function Head({ row, look, icon, label, now, question, expires = 0 }) {
     <div class="words">
       <h3>${question}</h3>
       <a class="why cut" href=${`#/s/${encodeURIComponent(row.id)}`}><bdi>${titleOf(row)}</bdi></a>
+      ${why && html`<p class="faint"><bdi>${asSentence(why)}</bdi></p>`}
     </div>
   `;
 }
@@ -128,7 +129,7 @@ function Doubt({ row, call, now, send, busy }) {
   const answer = (report) =>
     send(`calls/${call.call}/resolve`, { outcome, report }, "Reported. The call is never run again by this.");
   return html`
-    <${Head} row=${row} look="doubt" icon="doubt" label="In doubt" now=${now}
+    <${Head} row=${row} look="doubt" icon="doubt" label="In doubt" now=${now} why=${call.why}
       question=${html`Did <code><bdi>${call.name}</bdi></code> happen?`} />
     ${call.args === null
       ? html`<div class="well faint">The arguments are too long for this page. Open the session to read them.</div>`

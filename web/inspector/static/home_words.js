@@ -9,9 +9,11 @@ const BRIEF = new Intl.NumberFormat("en", { notation: "compact", maximumFraction
 export const brief = (count) => BRIEF.format(count).toLowerCase();
 
 /** The sentence at the top of the page. */
-export function sentence(waiting, working) {
+export function sentence(waiting, working, unserved) {
   if (waiting === 1) return "One session is waiting for you";
   if (waiting) return `${word(waiting)} sessions are waiting for you`;
+  if (unserved === 1) return "One session has no worker";
+  if (unserved) return `${word(unserved)} sessions have no worker`;
   if (working === 1) return "One session is working, nothing waits for you";
   if (working) return `${word(working)} sessions are working, nothing waits for you`;
   return "Nothing is waiting for you";

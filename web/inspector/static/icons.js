@@ -1,5 +1,6 @@
 // The icons of the page: paths on a grid of 16, drawn in the colour of the text beside them.
 
+import { clock } from "./format.js";
 import { html } from "./lib.js";
 
 const PATHS = {
@@ -66,11 +67,21 @@ const STATUS = {
   unserved: ["No worker", "fail", "wire"],
   frozen: ["Frozen", "fail", "fail"],
   busy: ["Working", "busy", "busy"],
+  worker: ["Waits for worker", "busy", "clock"],
+  closing: ["Stopping", "busy", "stop"],
+  summary: ["Summarizing", "busy", "busy"],
+  retry: ["Tries again", "busy", "clock"],
+  rate_limit: ["Rate limit", "busy", "clock"],
+  over_budget: ["Over budget", "fail", "fail"],
+  stopped: ["Stopped", "idle", "stop"],
   idle: ["Done", "idle", "done"],
   terminated: ["Ended", "idle", "done"],
 };
 
-export function Status({ word, pill }) {
-  const [label, look, icon] = STATUS[word] ?? [word, "idle", "done"];
-  return html`<span class=${`st ${look}${pill ? " pill" : ""} status`}><${Icon} name=${icon} />${label}</span>`;
+/** The status of a session or a row, by its reason where that says more. */
+export function Status({ of, pill }) {
+  const named = ["idle", "busy", "failed"].includes(of.status) && STATUS[of.reason];
+  const [label, look, icon] = named || STATUS[of.status] || [of.status, "idle", "done"];
+  const until = pill && of.status === "busy" && of.until > Date.now() ? ` until ${clock(of.until)}` : "";
+  return html`<span class=${`st ${look}${pill ? " pill" : ""} status`}><${Icon} name=${icon} />${label}${until}</span>`;
 }

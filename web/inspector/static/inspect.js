@@ -43,8 +43,8 @@ export function Inspect(props) {
       <div class=${`panel ${tab}`} id="panel" role="tabpanel" tabindex="-1" aria-busy=${String(!fresh)}
         aria-labelledby=${`tab-${tab}`}>
         ${moment === null && tab !== "events"
-          ? html`<p class="none">${props.session.lost
-            ? "There is nothing to show for this instant."
+          ? html`<p class="none">${props.session.lost || props.session.error?.status === 404
+            ? "There is nothing to show."
             : html`Reading the session from the log${props.session.count
               ? `: ${props.session.events.length} of ${props.session.count} events` : ""}…`}</p>`
           : html`<${Part} ...${props} />`}

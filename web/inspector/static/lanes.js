@@ -53,7 +53,7 @@ function describe(run, end) {
 
 const OUTCOMES = {
   ok: "ended", error: "returned an error", failed: "failed", lost: "was lost", stopped: "was stopped",
-  doubt: "got no answer", allow: "allowed", deny: "denied", expired: "expired",
+  doubt: "ended in doubt", allow: "allowed", deny: "denied", expired: "expired",
   happened: "it happened", did_not_happen: "it did not happen", not_run: "was not run",
 };
 
@@ -102,7 +102,7 @@ const Pleats = ({ shown, top, height, id }) => shown.pleats.map((pleat) => html`
   <rect key=${pleat.start} x=${pleat.x} y=${top} width=${Math.max(0, pleat.to - pleat.x)} height=${height}
     fill=${`url(#${id}-pleat)`} />`);
 
-function Bar({ bar, y, choose }) {
+function Bar({ bar, y, end, choose }) {
   const { run, x, right, many } = bar;
   const width = right - x;
   const middle = y + LANE / 2;
@@ -115,8 +115,9 @@ function Bar({ bar, y, choose }) {
       return html`<circle ...${pick} class="f-person hit" cx=${x} cy=${middle} r="4.5" />`;
     case "waits_worker":
     case "waits_retry": {
-      const took = length((run.end_at ?? run.at) - run.at);
-      const words = run.note ? `${run.note.split(" · ").at(-1)}, ${took}` : "waits for a worker";
+      const took = length((run.end_at ?? end) - run.at);
+      const waits = run.kind === "waits_retry" ? "waits for a retry" : "waits for a worker";
+      const words = run.note ? `${run.note.split(" · ").at(-1)}, ${took}` : waits;
       const room = width > words.length * LETTER + 40;
       const half = room ? (words.length * LETTER) / 2 + 8 : 0;
       const [one, other] = [(x + right) / 2 - half, (x + right) / 2 + half];
@@ -170,7 +171,7 @@ export const Lanes = still(({ shown, runs, rows, lanes, end, top, choose }) => {
       y1=${top + (n + 0.5) * LANE} y2=${top + (n + 0.5) * LANE} />`)}
     <${Pleats} shown=${shown} top=${top} height=${height} id="lane" />
     ${drawn.map((bar) => html`
-      <${Bar} key=${keyOf(bar.run)} bar=${bar} y=${top + bar.row * LANE} choose=${pick(bar.run)} />`)}
+      <${Bar} key=${keyOf(bar.run)} bar=${bar} y=${top + bar.row * LANE} end=${end} choose=${pick(bar.run)} />`)}
   `;
 });
 

@@ -17,6 +17,10 @@ export function SessionPage({ id, at, list, aside, go, about }) {
   const [sheet, setSheet] = useState(false); // on a narrow page, the pane is a sheet at the bottom
   useModel(session);
   useEffect(() => session.start(), [session]);
+  const listed = useValue(list, () => list.rows.get(id)?.status);
+  useEffect(() => { // a worker that ends or starts writes no event of the session
+    if (listed) session.refresh();
+  }, [session, listed]);
   const moment = at === null ? session.newest : session.moment(at);
   const [last, setLast] = useState(null);
   useEffect(() => {

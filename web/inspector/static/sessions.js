@@ -223,8 +223,8 @@ const Row = still(({ row, place, top, now, picked, here, choose, ids, names }) =
     title: () => html`<span role="cell" class="c-title cut"><a href=${`#/s/${encodeURIComponent(row.id)}`}
       tabindex=${tab} class=${row.title ? "" : "faint"}><bdi>${title}</bdi></a>${
       ids && html`<span class="id mono faint"><bdi>${row.id}</bdi></span>`}</span>`,
-    status: () => html`<span role="cell" class="c-status"><${Status} word=${
-      unused && row.status === "idle" ? "new" : row.status} /></span>`,
+    status: () => html`<span role="cell" class="c-status"><${Status} of=${
+      unused && row.status === "idle" ? { status: "new" } : row} /></span>`,
     agent: () => html`<span role="cell" class="c-agent dim cut"><bdi>${row.agent}</bdi></span>`,
     user: () => html`<span role="cell" class="c-user dim cut"><bdi>${row.user}</bdi></span>`,
     turns: () => html`<span role="cell" class="c-turns num dim">${row.turns}</span>`,
@@ -248,7 +248,7 @@ const Row = still(({ row, place, top, now, picked, here, choose, ids, names }) =
 });
 
 /** The filters above the table. `children`: the actions on a selection. */
-export function Filters({ view, change, counts, agents, saved, columns, link, children }) {
+export function Filters({ view, change, counts, model, saved, columns, link, children }) {
   const [naming, setNaming] = useState(false);
   const field = useRef(null);
   useLayoutEffect(() => field.current?.focus(), [naming]);
@@ -258,6 +258,7 @@ export function Filters({ view, change, counts, agents, saved, columns, link, ch
     if (name) saved.save(name, link);
     setNaming(false);
   };
+  const isWhole = model.total <= model.rows.size;
   const mine = saved.all.find((one) => one.view === link);
   return html`
     <div class="sieve">
@@ -266,13 +267,13 @@ export function Filters({ view, change, counts, agents, saved, columns, link, ch
         ${STATUSES.map(([value, label]) => (value === "" || value === view.status || counts[value] > 0) && html`
           <button key=${value} class="chip" aria-pressed=${String(view.status === value)}
             onClick=${() => change({ status: value })}>
-            ${label} <span class="num">${number(counts[value])}</span></button>`)}
+            ${value || isWhole ? label : "Listed"} <span class="num">${number(counts[value])}</span></button>`)}
       </div>
       <span class="grow"></span>
       <select class="field chip-like" aria-label="Agent" value=${view.agent}
         onChange=${(event) => change({ agent: event.target.value })}>
         <option value="">Any agent</option>
-        ${agents.map(({ name }) => html`<option key=${name} value=${name}>${name}</option>`)}
+        ${model.agents.map(({ name }) => html`<option key=${name} value=${name}>${name}</option>`)}
       </select>
       <select class="field chip-like" aria-label="Changed" value=${view.days}
         onChange=${(event) => change({ days: event.target.value })}>

@@ -298,7 +298,7 @@ const Legend = () => html`
   <span class="tl-legend faint" aria-hidden="true">
     <span><i class="glyph doubt"></i>in doubt</span>
     <span><i class="glyph asks"></i>waits for a person</span>
-    <span><i class="glyph waits"></i>waits for a worker</span>
+    <span><i class="glyph waits"></i>waits for a worker or a retry</span>
     <span><i class="glyph fail"></i>lost or failed</span>
     <span><i class="glyph pleat"></i>silence, folded</span>
   </span>

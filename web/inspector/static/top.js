@@ -15,9 +15,6 @@ export function titleOf(session, given = "") {
   return brief(sentence, 90).replace(/[.:,]$/, "") || session.id;
 }
 
-/** The status of the moment, or the failure of the newest turn. */
-const statusAt = ({ status, failed }) => (status === "idle" && failed ? "failed" : status);
-
 function useNow(ms) {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
@@ -61,10 +58,10 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
       <div class="grow">
         <div class="row">
           <h1 class="cut" title=${session.id}><bdi>${title}</bdi></h1>
-          ${moment && html`<${Status} word=${statusAt(moment)} pill />`}
+          ${moment && html`<${Status} of=${moment} pill />`}
         </div>
         <p class="meta cut">
-          ${past ? html`As it was${moment ? ` on ${when(moment.at)}` : ""}. Nothing here can change.`
+          ${past ? html`The past${moment ? `: ${when(moment.at)}` : ""}. Nothing here can change.`
             : moment && html`${moment.turn.agent} · <bdi>${moment.state.user_id}</bdi> · ${
               plural(moment.turn.number, "turn")} · ${
               usd(moment.cost.usd, moment.cost.unpriced)}${opened ? ` · opened ${ago(opened, now)} ago` : ""}`}

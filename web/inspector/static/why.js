@@ -1,9 +1,10 @@
 // Shows why the session waits or continues at this instant: a sentence, the rows of WAKE that prove
 // it, and the rows that could match next.
 
-import { date, length, pretty, when, word } from "./format.js";
+import { asSentence, date, length, pretty, when, word } from "./format.js";
 import { Icon } from "./icons.js";
 import { html } from "./lib.js";
+import { failureText } from "./words.js";
 
 const IMPORTANT = ["T2w", "T7", "T", "S", "N", "C", "A", "D", "B", "R"];
 const rank = (row) => IMPORTANT.findIndex((start) => row.row.startsWith(start));
@@ -24,7 +25,7 @@ export function verdict(moment, past) {
   const others = rows.length === 2 ? "One more reason is below."
     : rows.length > 2 ? `${word(rows.length - 1)} more reasons are below.` : "";
   if (moment.status === "frozen") return ["The session is frozen", moment.waits];
-  if (moment.lacks) return [`No worker ${past ? "served" : "serves"} the agent ${moment.turn.agent}`,
+  if (moment.status === "unserved") return [`No worker ${past ? "served" : "serves"} the agent ${moment.turn.agent}`,
     moment.lacks[0].toUpperCase() + moment.lacks.slice(1)];
   if (moment.asks.length) {
     return [`Waiting for a person to allow ${moment.asks[0].name}`,
@@ -34,14 +35,14 @@ export function verdict(moment, past) {
   if (moment.doubts.length) {
     const call = moment.doubts[0];
     return [`Nobody ${past ? "knew" : "knows"} whether ${call.name} happened`,
-      "The call was sent, and no answer came back. Running it again could do it twice, so a person must find out."];
+      `${call.why ? `${asSentence(call.why)} ` : ""}Running it again could do it twice, so a person must find out.`];
   }
   if (!first) {
     if (moment.turn.open) {
       return [`Nothing ${is} pending`, `The turn ${is} open, and no row of the WAKE table matches.`];
     }
     return [`Nothing ${is} pending`, moment.turn.number === 0 ? "The first message begins the first turn."
-      : `Turn ${moment.turn.number} ${moment.failed ? "failed" : "ended"}. The next message begins another one.`];
+      : `Turn ${moment.turn.number} ${ENDED[moment.reason] ?? "ended"}. The next message begins another one.`];
   }
   const name = first.lane === "T" ? callOf(moment, first) : "";
   const step = `${moment.turn.number}.${moment.turn.step}`;
@@ -60,9 +61,14 @@ export function verdict(moment, past) {
     N1: "The model is done, so the turn is about to end",
     N3: "The next model call is about to be decided",
   };
+  if (first.row === "S1w") {
+    return [sentences.S1w, `${failureText(moment.turn.generation.error)}. It is tried again at ${when(first.due)}.`];
+  }
   return [sentences[first.row] ?? first.says,
     others || LEADS[first.row] || (first.due ? `Checked again at ${when(first.due)}.` : "")];
 }
+
+const ENDED = { failed: "failed", over_budget: "used up its tokens", stopped: "was stopped" };
 
 const LEADS = {
   T1: "Its arguments are checked, and whether a person must approve it.",
@@ -128,19 +134,19 @@ function Then({ session, moment, go }) {
 function Instant({ moment, session }) {
   const { turn, state } = moment;
   const generation = turn.generation;
-  const holder = generation?.claim ?? turn.calls.find((call) => call.claim)?.claim;
+  const runs = [generation?.status === "running" && generation, ...turn.calls.filter((c) => c.status === "started")];
+  const claims = runs.filter(Boolean).map(({ claim }) => `${claim.owner.split("/")[0]}, since ${when(claim.at)}`);
   const open = [...turn.calls, ...turn.doubts].filter((call) => call.status !== "done");
   const facts = [
     ["Turn", `${turn.number}, ${turn.open ? `open, step ${turn.step}` : "ended"}`],
     ["Pending calls", open.map((call) => `${call.name} (${call.status})`).join(", ") || "none"],
     ["Model call", generation ? `${generation.status}, attempt ${generation.attempt}${
       generation.error ? `, ${generation.error}` : ""}` : "none"],
-    ["Held by", holder ? `${holder.owner.split("/")[0]}, since ${when(holder.at)}` : "no worker"],
+    ["Claimed by", claims.join("; ") || "no worker"],
     ["Queued messages", turn.queue.length ? String(turn.queue.length) : "none"],
     ["Phase", state.phase || "none"],
     ["Project", state.project_id || "none"],
     ["User", state.user_id],
-    ["Changed", state.updated_at ? date(state.updated_at) : "never"],
   ];
   return html`
     <div><h3 class="sub">At this instant</h3>
