@@ -82,9 +82,12 @@ class WaitingCall(BaseModel):
 
 
 class SessionNow(ListedSession):
-    """A session. open: whether a turn runs, and `step` is its step. queued: the ids of messages for
-    later turns. cursor: where a viewer resumes."""
+    """A session. reason: why it has its status. until: when that changes by itself, Unix ms. open:
+    whether a turn runs, and `step` is its step. queued: the ids of messages for later turns.
+    cursor: where a viewer resumes."""
 
+    reason: str
+    until: int | None
     state: dict[str, Any]
     open: bool
     step: int
