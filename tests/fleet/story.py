@@ -7,6 +7,7 @@ import signal
 from foldlog.fleet import rows
 from foldlog.tests.fleet.facts import History, fold
 from foldlog.tests.fleet.members import PARTITIONS, Fleet, Member
+from foldlog.tests.kit.programs import ended
 from foldlog.tests.kit.waiting import until
 
 USERS = [f"user-{number}" for number in range(12)]
@@ -53,7 +54,11 @@ class Story:
         places = {m.name: (set(m.owned()), set(m.status()["standby"])) for m in live}
         assert sorted(p for owned, _ in places.values() for p in owned) == list(range(PARTITIONS))
         for member in live:
-            assert member.kill(signal.SIGTERM) == 0, member.said()
+            assert member.process is not None
+            member.process.send_signal(signal.SIGTERM)
+        for member in live:
+            assert ended(member.process) == 0, member.said()
+            member.process = None
         for member in live:
             owned, standby = places[member.name]
             found = member.stored(owned | standby)
