@@ -8,8 +8,8 @@ for the present views), `follow.py` (entries from a cursor on), `session_fold.py
 folded as its worker does), `outcomes.py` and `waiting.py` (the ruling on a command, the answer, the
 reason why a session waits), `transcript_stream.py` and `history.py` (a live viewer, a late viewer),
 `printable.py`, `show.py`, `context_view.py`, `spending.py` and `session_state.py` (views, requests
-and costs for people), `calls.py`, `gen_sent.py`, `visible.py` and `closing.py` (small parts);
-`fleet.py` (asks the fleet about all sessions).
+and costs for people), `calls.py`, `gen_sent.py`, `visible.py`, `closing.py` and `awaited.py` (small
+parts); `fleet.py` (asks the fleet about all sessions).
 """
 
 __all__: list[str] = []
