@@ -82,6 +82,7 @@ class Terminal:
 @pytest.fixture
 def at_terminal(tmp_path, monkeypatch):
     """Runs `chat s1` with stdin and stdout at a terminal. The person acts in a separate thread."""
+    monkeypatch.setattr(outcomes, "SOON_S", outcomes.PATIENCE_S)  # the test's worker may be slow
     log, settings = memory_log(threaded=True), settings_in(tmp_path)
     ours, theirs = os.openpty()
     modes = termios.tcgetattr(theirs)
