@@ -9,7 +9,7 @@ folded as its worker does), `outcomes.py` and `waiting.py` (the ruling on a comm
 reason why a session waits), `transcript_stream.py` and `history.py` (a live viewer, a late viewer),
 `printable.py`, `show.py`, `context_view.py`, `spending.py` and `session_state.py` (views, requests
 and costs for people), `calls.py`, `gen_sent.py`, `visible.py`, `closing.py` and `awaited.py` (small
-parts); `fleet.py` (asks the fleet about all sessions).
+parts); `fleet.py` (asks the fleet about all sessions) and `holders.py` (who holds the partitions).
 """
 
 __all__: list[str] = []

@@ -49,9 +49,14 @@ class FleetClient:
         path = "/fleet/sessions" if user is None else f"/fleet/users/{quote(user)}/sessions"
         return self._get(path, {"limit": limit, "after": after})
 
-    def inbox(self, user: str | None = None) -> Json:
-        """What waits for a user, or for all users: `entries`, the oldest first, and `dropped`."""
-        return self._get("/fleet/inbox" if user is None else f"/fleet/users/{quote(user)}/inbox")
+    def inbox(self, user: str | None = None, *, after: str = "") -> Json:
+        """What waits for a user, or for all users: `entries`, the oldest first, and `dropped`.
+
+        after: the `next` of a list of sessions. `sessions` then has the rows of those that wait and
+        come after it: at most 5,000, the newest change first.
+        """
+        path = "/fleet/inbox" if user is None else f"/fleet/users/{quote(user)}/inbox"
+        return self._get(path, {"after": after})
 
     def hours(
         self, scope: str = "all", value: str = "", *, first: int | None = None,

@@ -4,6 +4,7 @@ An ordinary Faust application in its own process (`foldlog fleet`). It reads `se
 workers write, and keeps three tables, each with a changelog. No worker and no gateway needs it.
 Only this room imports faust. Reading order: `rows.py` (what a fact changes), `book.py` (which
 facts are done), `tables.py` (stores and their restore), `consumer.py` (the Kafka clients),
-`member.py` (the application), `answers.py` and `routes.py` (HTTP), `serve.py` (the process),
-`crash_points.py`, `credentials.py` and `logs.py` (small parts).
+`member.py` (the application), `order.py` (lists), `answers.py` and `routes.py` (HTTP),
+`same_log.py` (refuses another log), `serve.py` (the process), `crash_points.py`, `credentials.py`
+and `logs.py` (small parts).
 """

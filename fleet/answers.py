@@ -59,17 +59,33 @@ def merged_sessions(parts: Iterable[Json], limit: int) -> Json:
     }  # fmt: skip
 
 
-def inbox(user_id: str, row: InboxRow, titles: Mapping[str, str]) -> Json:
-    """What waits for a user, the oldest first. titles: by session."""
+def inbox(
+    user_id: str, row: InboxRow, sessions: Mapping[str, SessionRow],
+    begin: tuple[int, str] | None = None,
+) -> Json:  # fmt: skip
+    """What waits for a user, the oldest first. sessions: the rows of the sessions that wait. Those
+    after the place `begin` of a list are in the answer."""
     entries = [
-        {"user_id": user_id, "title": titles.get(entry.session_id, ""), **plain(entry)}
+        {
+            "user_id": user_id,
+            "title": sessions[entry.session_id].title if entry.session_id in sessions else "",
+            **plain(entry),
+        }
         for entry in row.entries.values()
     ]
-    return {"entries": entries, "dropped": row.dropped, "damaged": row.damaged}
+    return {
+        "entries": entries,
+        "dropped": row.dropped,
+        "damaged": row.damaged,
+        "sessions": [
+            shown for shown in map(session, sessions.values())
+            if begin is not None and place(shown) > begin
+        ],
+    }  # fmt: skip
 
 
-def merged_inboxes(parts: Iterable[Json]) -> Json:
-    """The inboxes of several users."""
+def merged_inboxes(parts: Iterable[Json], limit: int) -> Json:
+    """The inboxes of several users, with at most `limit` sessions: those that changed last."""
     parts = list(parts)
     entries = sorted(
         (entry for part in parts for entry in part["entries"]),
@@ -79,6 +95,7 @@ def merged_inboxes(parts: Iterable[Json]) -> Json:
         "entries": entries,
         "dropped": sum(part["dropped"] for part in parts),
         "damaged": any(part["damaged"] for part in parts),
+        "sessions": sorted((row for part in parts for row in part["sessions"]), key=place)[:limit],
     }
 
 

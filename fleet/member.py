@@ -31,6 +31,7 @@ from .consumer import CONFIRM_S, FleetConsumer, FleetProducer
 from .crash_points import CrashPoints
 from .credentials import faust_credentials
 from .logs import filter_logs
+from .order import Orders
 from .tables import FleetTable, FleetTables, store_options
 
 SESSION_S, HEARTBEAT_S = 6.0, 1.0
@@ -66,7 +67,7 @@ class FleetApp(faust.App):
 
     def __init__(self, settings: Settings, member: Member, say: Callable[[str], None]) -> None:
         self.settings, self.member, self.say = settings, member, say
-        self.book = Book(FENCE_S)
+        self.book, self.orders = Book(FENCE_S), Orders()
         self.facts_topic = settings.topic(SESSION_FACTS)
         self.reach = CrashPoints(member.crash).reach
         super().__init__(f"{settings.topic_prefix}foldlog-fleet", **options(settings, member))
@@ -135,6 +136,8 @@ class FleetApp(faust.App):
             for write in rows.writes(fact, partition, self._reader(partition)):
                 self.book.damaged[write.table] += write.lost
                 self.stores[write.table][write.key] = write.value
+                if write.table == rows.SESSIONS:
+                    self.orders.put(partition, write.key, write.value)
 
     def _reader(self, partition: int) -> Callable[[str, bytes], bytes | None]:
         return lambda table, key: self.stores[table].store.partition_db(partition).get(key)

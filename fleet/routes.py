@@ -12,7 +12,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -25,6 +26,7 @@ from . import answers, rows
 from .answers import Json
 from .book import TooLate
 from .member import FleetApp
+from .order import Order
 
 LIMIT, LIMIT_MAX = 100, 5_000
 HOURS_MAX = 24 * 366
@@ -32,14 +34,6 @@ HOP_S = 5.0
 RETRY_AFTER_S = 1
 DAY_HOURS, MONTH_HOURS = 24, 31 * 24
 Query = dict[str, str]
-
-
-class Listed(NamedTuple):
-    """A session in a list: its place among others (answers.place), and where its row is."""
-
-    place: tuple[int, str]
-    partition: int
-    key: bytes
 
 
 class Unavailable(Exception):
@@ -73,7 +67,6 @@ class Routes:
     def __init__(self, app: FleetApp) -> None:
         self._app, self._book = app, app.book
         self._partitions = app.settings.partitions
-        self._recent: dict[int, tuple[int, list[Listed]]] = {}
         self._parts: dict[str, Callable[[list[int], Query], Json]] = {
             "sessions": self._sessions_part, "inbox": self._inbox_part, "hours": self._hours_part,
         }  # fmt: skip
@@ -97,10 +90,9 @@ class Routes:
             case ["fleet", "sessions"]:
                 return self._sessions(query, None)
             case ["fleet", "users", user, "inbox"] if is_id(user):
-                places = [partition_for(user, self._partitions)]
-                return answers.merged_inboxes(self._ask("inbox", places, {"user": user}))
+                return self._inbox(query, user)
             case ["fleet", "inbox"]:
-                return answers.merged_inboxes(self._ask("inbox", self._all, {}))
+                return self._inbox(query, None)
             case ["fleet", "hours"]:
                 return self._hours(query)
             case ["fleet", "agents"]:
@@ -184,66 +176,67 @@ class Routes:
 
     def _sessions(self, query: Query, user: str | None) -> Json:
         limit = _number(query.get("limit") or str(LIMIT), 1, LIMIT_MAX)
-        sent = {"limit": str(limit)}
-        if after := query.get("after"):
-            sent["after"] = after
-        if user is not None:
-            sent["user"] = user
-        places = self._all if user is None else [partition_for(user, self._partitions)]
-        return answers.merged_sessions(self._ask("sessions", places, sent), limit)
+        sent = {"limit": str(limit), **_sent(query, user)}
+        return answers.merged_sessions(self._ask("sessions", self._of_user(user), sent), limit)
+
+    def _of_user(self, user: str | None) -> list[int]:
+        return self._all if user is None else [partition_for(user, self._partitions)]
 
     def _sessions_part(self, places: list[int], query: Query) -> Json:
         limit = _number(query.get("limit", ""), 1, LIMIT_MAX)
-        user = query.get("user")
-        found = [place for partition in places for place in self._listed(partition, user)]
-        total = len(found)
-        if cursor := query.get("after"):
-            try:
-                begin = answers.after(cursor)
-            except ValueError:
-                raise Wrong("`after` is the `next` of an earlier answer") from None
-            found = [listed for listed in found if listed.place > begin]
-        first = heapq.nsmallest(limit + 1, found)
-        shown = [self._session(listed) for listed in first[:limit]]
-        left = answers.cursor(shown[-1]) if len(first) > limit else None
-        return {"sessions": shown, "total": total, "next": left}
-
-    def _listed(self, partition: int, user: str | None) -> list[Listed]:
-        """The sessions of a user, or of all users. The latter are kept until the next fact."""
-        db = self._db(rows.SESSIONS, partition)
-        if user is not None:
-            return list(_listed_of(db, partition, f"{user}/".encode()))
-        version = self._book.next.get(partition, -1)
-        kept = self._recent.get(partition)
-        if kept is None or kept[0] != version:
-            kept = self._recent[partition] = (version, list(_listed_of(db, partition, b"")))
-        return kept[1]
-
-    def _session(self, listed: Listed) -> Json:
-        row = rows.decoded(
-            rows.SESSIONS, self._db(rows.SESSIONS, listed.partition).get(listed.key)
+        after = _after(query.get("after"))
+        orders = {place: self._order(place, query.get("user")) for place in places}
+        pages = (
+            [(item, place) for item in order.page(after, limit + 1)]
+            for place, order in orders.items()
         )
+        first = list(islice(heapq.merge(*pages, reverse=True), limit + 1))
+        shown = [self._session(place, item.key) for item, place in first[:limit]]
+        left = answers.cursor(shown[-1]) if len(first) > limit else None
+        return {"sessions": shown, "total": sum(map(len, orders.values())), "next": left}
+
+    def _order(self, partition: int, user: str | None) -> Order:
+        """The order of a user's sessions, or of all sessions. The latter is kept."""
+        restored, db = self._book.restored, self._db(rows.SESSIONS, partition)
+        if user is None:
+            return self._app.orders.of(partition, restored, lambda: _changes_of(db, b""))
+        order = Order()
+        order.fill(_changes_of(db, f"{user}/".encode()))
+        return order
+
+    def _session(self, partition: int, key: bytes) -> Json:
+        row = rows.decoded(rows.SESSIONS, self._db(rows.SESSIONS, partition).get(key))
         if not isinstance(row, rows.SessionRow):
             row = rows.SessionRow(damaged=True)
-        row.user_id, row.session_id = rows.session_of(listed.key)
+        row.user_id, row.session_id = rows.session_of(key)
         return answers.session(row)
 
     # -- the inbox ---------------------------------------------------------------------------------
 
+    def _inbox(self, query: Query, user: str | None) -> Json:
+        parts = self._ask("inbox", self._of_user(user), _sent(query, user))
+        return answers.merged_inboxes(parts, LIMIT_MAX)
+
     def _inbox_part(self, places: list[int], query: Query) -> Json:
-        user = query.get("user")
-        return answers.merged_inboxes(
-            answers.inbox(owner, row, self._titles(partition, owner, row))
+        user, begin = query.get("user"), _after(query.get("after"))
+        parts = (
+            answers.inbox(owner, row, self._waiting(partition, owner, row), begin)
             for partition in places
             for owner, row in _inboxes_of(self._db(rows.INBOX, partition), user)
         )
+        return answers.merged_inboxes(parts, LIMIT_MAX)
 
-    def _titles(self, partition: int, user: str, row: rows.InboxRow) -> dict[str, str]:
-        db, titles = self._db(rows.SESSIONS, partition), {}
+    def _waiting(
+        self, partition: int, user: str, row: rows.InboxRow
+    ) -> dict[str, rows.SessionRow]:
+        """The rows of the sessions that wait."""
+        db, found = self._db(rows.SESSIONS, partition), {}
         for session_id in {entry.session_id for entry in row.entries.values()}:
-            found = rows.decoded(rows.SESSIONS, db.get(rows.session_key(user, session_id)))
-            titles[session_id] = found.title if isinstance(found, rows.SessionRow) else ""
-        return titles
+            stored = rows.decoded(rows.SESSIONS, db.get(rows.session_key(user, session_id)))
+            if isinstance(stored, rows.SessionRow):
+                stored.user_id, stored.session_id = user, session_id
+                found[session_id] = stored
+        return found
 
     # -- hours -------------------------------------------------------------------------------------
 
@@ -266,8 +259,7 @@ class Routes:
         }
 
     def _of_scope(self, scope: str, value: str) -> list[int]:
-        is_user = scope == rows.USER and value
-        return [partition_for(value, self._partitions)] if is_user else self._all
+        return self._of_user(value if scope == rows.USER and value else None)
 
     def _agents(self) -> Json:
         """Each agent's turns over the last day and the last 31 days. The last hour is that of the
@@ -396,6 +388,19 @@ def _number(given: str, low: int, high: int) -> int:
     return int(given)
 
 
+def _sent(query: Query, user: str | None) -> Query:
+    """What the owners need of a query about the sessions of a user, or of all users."""
+    found = {"after": query.get("after"), "user": user}
+    return {name: value for name, value in found.items() if value}
+
+
+def _after(cursor: str | None) -> tuple[int, str] | None:
+    try:
+        return answers.after(cursor) if cursor else None
+    except ValueError:
+        raise Wrong("`after` is the `next` of an earlier answer") from None
+
+
 def _items(db: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
     for key, value in db.items(from_key=prefix) if prefix else db.items():
         if not key.startswith(prefix):
@@ -403,11 +408,11 @@ def _items(db: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield key, value
 
 
-def _listed_of(db: Any, partition: int, prefix: bytes) -> Iterator[Listed]:
+def _changes_of(db: Any, prefix: bytes) -> Iterator[tuple[bytes, int]]:
+    """The sessions whose keys begin with a prefix, with the time of their last change."""
     for key, value in _items(db, prefix):
         if b"/" in key:
-            changed_at = rows.changed_at(value)
-            yield Listed((-changed_at, rows.session_of(key)[1]), partition, key)
+            yield key, rows.changed_at(value)
 
 
 def _inboxes_of(db: Any, user: str | None) -> Iterator[tuple[str, rows.InboxRow]]:

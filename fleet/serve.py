@@ -4,26 +4,43 @@ import contextlib
 import hashlib
 import os
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..log import Settings, SettingsError
+from ..log.door import Log
 from ..processors.store.state_dir import StateDir, StateDirTaken
+from ..processors.worker.topic_watch import TopicWatch
 from .member import FleetApp, Member, run
 from .routes import FleetPages, Routes
+from .same_log import ANOTHER_LOG, AnotherLog, demand_same_log
 
 
 def serve(
-    settings: Settings, web: tuple[str, int], name: str | None, say: Callable[[str], None],
-    *, crash: str = "", quiet: bool = False,
+    settings: Settings, log: Log, web: tuple[str, int], name: str | None,
+    say: Callable[[str], None], *, crash: str = "", quiet: bool = False,
 ) -> int:  # fmt: skip
-    """Serve the pages until SIGTERM or SIGINT. Returns the exit code.
+    """Serve the pages until SIGTERM or SIGINT, or until the log is another one. Returns the exit
+    code.
 
     name: of the member in its group; None: the one in its directory. crash: an armed crash point.
     quiet: whether to say nothing at the start.
     Raises SettingsError if the address or the directory cannot be used.
     """
+    def demand_same(topic_id: str) -> None:
+        if topic_id != events:
+            say(str(AnotherLog(settings)))
+            sys.stderr.flush()
+            os._exit(ANOTHER_LOG)
+
+    try:
+        events = demand_same_log(log, settings)
+    except AnotherLog as refused:
+        say(str(refused))
+        return ANOTHER_LOG
+    TopicWatch(log, demand_same).start()
     state = locked(settings.fleet_directory, name)
     try:
         pages = _pages(web, settings)

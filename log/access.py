@@ -126,7 +126,13 @@ ROLES: Mapping[str, Role] = {
     "fleet": Role(
         "`foldlog fleet`",
         _with_settings(
-            {SESSION_FACTS: _READ, FLEET_SESSIONS: _BOTH, FLEET_INBOX: _BOTH, FLEET_HOURS: _BOTH}
+            {
+                SESSION_FACTS: _READ,
+                FLEET_SESSIONS: _BOTH,
+                FLEET_INBOX: _BOTH,
+                FLEET_HOURS: _BOTH,
+                LOG_FACTS: _BOTH,
+            }
         ),
     ),
     "retainer": Role(

@@ -98,16 +98,37 @@ def demand_as_made(log: Log) -> int:
     return now
 
 
+class Note(NamedTuple):
+    """A record of `log-facts`: a fact about the log whose `session-events` has this id."""
+
+    topic_id: str
+    name: str
+    value: object
+
+
 def facts_of(log: Log) -> Facts:
     """The recorded facts of the log. Raises TopicMissing, LogUnreachable."""
     about = log.topic_id(SESSION_EVENTS)
+    found: dict[str, object] = {}
+    for noted in notes_of(log):
+        if noted.topic_id == about:
+            found.setdefault(noted.name, noted.value)
+    partitions, moved_to = found.get("partitions"), found.get("moved_to")
+    return Facts(
+        partitions if isinstance(partitions, int) else None,
+        moved_to if isinstance(moved_to, str) else None,
+    )
+
+
+def notes_of(log: Log) -> list[Note]:
+    """Every record of `log-facts`, oldest first. Raises LogUnreachable."""
     try:
         at, end = log.first_offsets(LOG_FACTS)[0], log.end_offsets(LOG_FACTS)[0]
     except TopicMissing:
-        return Facts()  # created by an earlier version, or a bundle
+        return []  # created by an earlier version, or a bundle
+    found: list[Note] = []
     if at == end:
-        return Facts()
-    found: dict[str, object] = {}
+        return found
     reader = log.reader(LOG_FACTS, {0: at})
     until = time.monotonic() + READ_S
     try:
@@ -115,8 +136,8 @@ def facts_of(log: Log) -> Facts:
             for record in reader.poll(POLL_S):
                 # Split from the right, because a topic's id is base64 and may contain a slash.
                 topic_id, _, name = (record.key or b"").decode("utf-8", "replace").rpartition("/")
-                if topic_id == about and record.value is not None:
-                    found.setdefault(name, json.loads(record.value))
+                if record.value is not None:
+                    found.append(Note(topic_id, name, json.loads(record.value)))
             if time.monotonic() > until:
                 raise LogUnreachable(
                     f"the log stopped answering while {LOG_FACTS} was read. Nothing was changed. "
@@ -124,11 +145,7 @@ def facts_of(log: Log) -> Facts:
                 )
     finally:
         reader.close()
-    partitions, moved_to = found.get("partitions"), found.get("moved_to")
-    return Facts(
-        partitions if isinstance(partitions, int) else None,
-        moved_to if isinstance(moved_to, str) else None,
-    )
+    return found
 
 
 def note(log: Log, name: str, value: int | str) -> None:

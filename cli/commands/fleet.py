@@ -46,8 +46,7 @@ def fleet_command(
 
     demand_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)
     settings = edge.connected()
-    edge.close()
-    return serve(settings, address, member_id, note, crash=crash, quiet=until_eof)
+    return serve(settings, edge.log, address, member_id, note, crash=crash, quiet=until_eof)
 
 
 AFTER_S = 10.0

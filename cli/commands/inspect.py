@@ -93,6 +93,9 @@ def sessions_command(
     failed      the last turn failed
     frozen      a record cannot be read
     terminated  the session was ended (shown as `ended`)
+
+    With a fleet, the log is read for at most 2 s to tell `busy` from `unserved`, but without a
+    limit for --status unserved. A turn of which this is unknown is shown as `turn open`.
     """
     wanted = Wanted(user, agents, statuses, since_ms or 0)
     rows, total = find_listed(edge, wanted)

@@ -1,6 +1,7 @@
 """Lists the sessions of the log for people, with titles, status, cost and time, and with filters.
 """
 
+import math
 import re
 import shutil
 import sys
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ...client.fleet import FleetUnavailable, find_fleet
-from ...client.show import Everything, summaries
+from ...client.holders import holders_of
+from ...client.show import Everything, open_status, summaries
 from ...client.spending import TOKENS, caching_json, cost_json, saving_of, session_cost
 from ...log.partition import partition_for
 from ...processors.advice.prices import Cost, InputCost, input_cost
 from ...processors.fold.projections.ledger import Spent
+from ...processors.fold.projections.partition import PartitionView
 from ...web.inspector import fleet_rows
 from ...web.inspector.cards import Card
 from ..terminal.printing import brief, has_styles, note, table
@@ -46,8 +49,10 @@ STATUSES = {
 """The words for each status of --status."""
 
 TURN_OPEN = "open"
-"""The status shown for `busy` in a list from the fleet, which does not know whether a worker runs.
-"""
+"""The status shown for `busy` in a list from the fleet if the log did not show in time whether a
+worker serves the agent."""
+HOLDERS_S = 2.0
+"""How long the log is read for that."""
 WORDS = {**STATUSES, TURN_OPEN: "turn open"}
 
 OPEN = ("busy", TURN_OPEN, "asks", "doubt", "unserved")
@@ -93,6 +98,7 @@ class Listed(NamedTuple):
         """
         return {
             **self.line,
+            "status": TURN_OPEN if self.status == TURN_OPEN else self.line["status"],
             **cost_json(self.cost),
             "caching": caching_json(self.input),
             "title": self.title,
@@ -129,12 +135,9 @@ def find_listed(edge: "Edge", wanted: Wanted) -> tuple[list[Listed], int]:
     """The sessions that pass the filters, most recently changed first, and the number of all
     sessions: from the fleet, otherwise from a fold of the log, with the reason on stderr."""
     fleet, why = find_fleet(edge.settings), "no fleet runs here"
-    if fleet is not None and "unserved" in wanted.statuses:
-        why = "the fleet knows no workers"
-    elif fleet is not None:
+    if fleet is not None:
         try:
-            rows = list(_from_fleet(fleet, wanted, edge.prices, edge.settings.partitions))
-            return rows, fleet.sessions(limit=1)["total"]
+            return _from_fleet(edge, fleet, wanted), fleet.sessions(limit=1)["total"]
         except FleetUnavailable as error:
             why = str(error)
     note(f"{why}, so the log is folded")
@@ -144,16 +147,33 @@ def find_listed(edge: "Edge", wanted: Wanted) -> tuple[list[Listed], int]:
     return rows, sum(views.turn.known for views in everything.sessions.values())
 
 
-def _from_fleet(
-    fleet: "FleetClient", wanted: Wanted, prices: "PriceTable", partitions: int
-) -> Iterator[Listed]:
-    for found in _asked(fleet, wanted):
-        line, status = _line(found, partitions)
-        is_wanted = not wanted.statuses or {status, line["status"]} & {*wanted.statuses}
-        if is_wanted and (not wanted.agents or found["agent"] in wanted.agents):
-            cost, saving = _cost(found), _input(found, prices)
-            shown = TURN_OPEN if status == "busy" else status
-            yield Listed(line, shown, found["title"], found["ms"], cost, saving)
+def _from_fleet(edge: "Edge", fleet: "FleetClient", wanted: Wanted) -> list[Listed]:
+    asked = [
+        found for found in _asked(fleet, wanted)
+        if not wanted.agents or found["agent"] in wanted.agents
+    ]  # fmt: skip
+    holders = _holders(edge, asked, wanted)
+    lines = (_line(found, edge.settings.partitions, holders) for found in asked)
+    return [
+        Listed(line, status, found["title"], found["ms"], _cost(found), _input(found, edge.prices))
+        for found, (line, status) in zip(asked, lines, strict=True)
+        if not wanted.statuses or {status, line["status"]} & {*wanted.statuses}
+    ]
+
+
+def _holders(
+    edge: "Edge", asked: Sequence[dict[str, Any]], wanted: Wanted
+) -> dict[int, PartitionView]:
+    """The holders of the partitions with open turns, if the list needs them. The fleet knows no
+    workers."""
+    if wanted.statuses and not {*wanted.statuses} & {"busy", "unserved"}:
+        return {}
+    places = {
+        partition_for(found["session_id"], edge.settings.partitions)
+        for found in asked if fleet_rows.status_of(found) == "busy"
+    }  # fmt: skip
+    within_s = math.inf if "unserved" in wanted.statuses else HOLDERS_S
+    return holders_of(edge.log, places, within_s) if places else {}
 
 
 def _asked(fleet: "FleetClient", wanted: Wanted) -> Iterator[dict[str, Any]]:
@@ -167,15 +187,21 @@ def _asked(fleet: "FleetClient", wanted: Wanted) -> Iterator[dict[str, Any]]:
         after = page["next"]
 
 
-def _line(found: dict[str, Any], partitions: int) -> tuple[dict[str, Any], str]:
+def _line(
+    found: dict[str, Any], partitions: int, holders: Mapping[int, PartitionView]
+) -> tuple[dict[str, Any], str]:
     """The line as `client.show.summary`, and the status that is shown."""
     status = fleet_rows.status_of(found)
+    place = partition_for(found["session_id"], partitions)
+    if status == "busy" and place in holders:
+        status = open_status(found["agent"], holders[place])
     names = ("session_id", "user_id", "agent", "phase", "project_id", "turn")
     line = {
         **{name: found[name] for name in names}, "status": status,
-        "updated_at": found["changed_at"],
-        "partition": partition_for(found["session_id"], partitions),
-    }
+        "updated_at": found["changed_at"], "partition": place,
+    }  # fmt: skip
+    if status == "busy" and place not in holders:
+        return line, TURN_OPEN
     return line, FAILED if status == "idle" and fleet_rows.has_failed(found) else status
 
 

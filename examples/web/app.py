@@ -5,24 +5,27 @@ python -m uvicorn app:app --port 8100 --timeout-graceful-shutdown 5
 
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Annotated
 
 from agent import shop
 from fastapi import Depends, FastAPI, Header, HTTPException, Request
 from fastapi.encoders import jsonable_encoder
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel
 
 import foldlog
 
 USERS = {"token-of-ana": "ana", "token-of-bob": "bob"}  # put your own login here
+BEGIN = "0.0"  # the cursor before the first event of every chat
 
 
 def user_of(request: Request) -> str | None:
-    """The user of a request; None if it has no valid token."""
-    return USERS.get(request.headers.get("authorization", "").removeprefix("Bearer "))
+    """The user of a request; None if it has no valid token. A browser sends it in a cookie."""
+    given = request.headers.get("authorization", "").removeprefix("Bearer ")
+    return USERS.get(given or request.cookies.get("token", ""))
 
 
 worker = None if os.environ.get("WORKERS_ELSEWHERE") else foldlog.Worker([shop])
@@ -74,6 +77,28 @@ class Decision(BaseModel):
     allow: bool
 
 
+class SignIn(BaseModel):
+    """What a person enters to sign in."""
+
+    token: str
+
+
+@app.get("/")
+def page() -> FileResponse:
+    """The page of the chat."""
+    return FileResponse(Path(__file__).with_name("page.html"))
+
+
+@app.post("/sign-in")
+def sign_in(given: SignIn) -> Response:
+    """Set the cookie by which `user_of` knows the browser. Pages of other sites cannot send it."""
+    if given.token not in USERS:
+        raise HTTPException(401, "unknown token")
+    response = Response(status_code=204)
+    response.set_cookie("token", given.token, httponly=True, samesite="strict")
+    return response
+
+
 @app.post("/chats/{chat}/messages")
 async def send(session: Chat, message: Message) -> StreamingResponse:
     """Send a message and stream its answer; an approval in between keeps the stream open."""
@@ -85,17 +110,29 @@ async def send(session: Chat, message: Message) -> StreamingResponse:
 async def events(
     session: Chat, last_event_id: Annotated[str | None, Header()] = None
 ) -> StreamingResponse:
-    """Stream the events from now on or, when a page reconnects, after the event with this id."""
-    stream = await session.events(last_event_id).begin()
-    return StreamingResponse(sse(stream), media_type="text/event-stream")
+    """Stream the history and all that follows or, when a page reconnects, what follows the event
+    with this id."""
+    past = [] if last_event_id else await session.history()
+    after = last_event_id or (past[-1].cursor if past else BEGIN)
+    stream = await session.events(after).begin()
+    return StreamingResponse(sse(stream, past), media_type="text/event-stream")
 
 
-async def sse(stream: foldlog.AsyncStream) -> AsyncIterator[str]:
+async def sse(
+    stream: foldlog.AsyncStream, past: Iterable[foldlog.SessionEvent] = ()
+) -> AsyncIterator[str]:
     """Server-sent events whose ids are cursors."""
     async with stream:
+        for event in past:
+            yield sent(event)
         async for event in stream:
-            data = json.dumps(jsonable_encoder(event))
-            yield f"id: {event.cursor}\nevent: {type(event).__name__}\ndata: {data}\n\n"
+            yield sent(event)
+
+
+def sent(event: foldlog.SessionEvent) -> str:
+    """An event as a server-sent event."""
+    data = json.dumps(jsonable_encoder(event))
+    return f"id: {event.cursor}\nevent: {type(event).__name__}\ndata: {data}\n\n"
 
 
 @app.get("/chats/{chat}")

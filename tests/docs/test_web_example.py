@@ -16,6 +16,7 @@ import pytest
 from foldlog.local.messages_api import Reply, ScriptedServer, text
 from foldlog.tests.docs.pages import ROOT, _free_ports
 from foldlog.tests.docs.test_pages import installation
+from foldlog.tests.kit.browser_fixture import WAIT_MS, chromium_path
 from foldlog.tests.kit.own_environment import bare_env
 from foldlog.tests.kit.programs import END_S, end
 
@@ -87,7 +88,7 @@ def events_of(stream: httpx.Response) -> Iterator[tuple[str, str, dict]]:
             yield fields["id"], fields["event"], json.loads(fields["data"])
 
 
-def test_several_server_processes_share_workers_of_their_own(example):
+def test_several_server_processes_share_workers_of_their_own(example, request):
     servers = example.running(
         *example.serving, "--workers", "2", until="Application startup", WORKERS_ELSEWHERE="1"
     )
@@ -100,6 +101,26 @@ def test_several_server_processes_share_workers_of_their_own(example):
             )  # fmt: skip
             assert "refund {'order': 17}: allowed" in ran.stdout, ran.stdout + ran.stderr
             assert "returned: order 17 is refunded" in ran.stdout
+        if chromium_path() is not None:
+            use_the_page(request.getfixturevalue("browser"), example)
+
+
+def use_the_page(browser, example: Example) -> None:
+    """Sign in with a cookie, see the history, send a message, allow its call, reload the page."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.on("dialog", lambda asks: asks.accept("token-of-ana"))
+    page.goto(f"{example.url}/#c1")
+    page.get_by_text("refund: ok").nth(2).wait_for(timeout=WAIT_MS)
+    page.get_by_label("Message").fill("refund 18")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("button", name="Allow").click(timeout=WAIT_MS)
+    page.get_by_text("returned: order 18 is refunded").wait_for(timeout=WAIT_MS)
+    page.reload()
+    page.get_by_text("refund: ok").nth(3).wait_for(timeout=WAIT_MS)
+    page.get_by_text("You: refund 18").wait_for(timeout=WAIT_MS)
+    assert page.get_by_role("button", name="Allow").count() == 0
+    context.close()
 
 
 @pytest.mark.crash

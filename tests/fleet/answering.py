@@ -44,6 +44,10 @@ class Fleet:
                 return self._sessions(tables, None, int(query["limit"]))
             case ["users", user, "sessions"]:
                 return self._sessions(tables, unquote(user), int(query["limit"]))
+            case ["inbox"]:
+                return _inbox(tables, None, query)
+            case ["users", user, "inbox"]:
+                return _inbox(tables, unquote(user), query)
             case ["hours"]:
                 return _hours(tables, query)
         raise AssertionError(path)
@@ -56,6 +60,23 @@ class Fleet:
         wanted = [row for row in found if user in (None, row["user_id"])]
         part = {"sessions": wanted, "total": len(wanted), "next": None}
         return answers.merged_sessions([part], limit)
+
+
+def _inbox(tables: Tables, user: str | None, query: dict[str, str]) -> answers.Json:
+    begin = answers.after(query["after"]) if "after" in query else None
+    sessions = {
+        row.session_id: row
+        for (table, _), value in tables.items() if table == rows.SESSIONS
+        if isinstance(row := rows.decoded(table, value), rows.SessionRow)
+    }  # fmt: skip
+    parts = []
+    for (table, key), value in tables.items():
+        if table == rows.INBOX and user in (None, key.decode()):
+            row = rows.decoded(table, value)
+            waiting = {entry.session_id for entry in row.entries.values()}
+            own = {name: sessions[name] for name in waiting}
+            parts.append(answers.inbox(key.decode(), row, own, begin))
+    return answers.merged_inboxes(parts, rows.INBOX_MAX)
 
 
 def _hours(tables: Tables, query: dict[str, str]) -> answers.Json:

@@ -17,7 +17,7 @@ from foldlog.processors.request.build import BUILDER, request_bytes, request_sha
 from foldlog.producers import Sessions
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
-from foldlog.schemas.events.parts import ReadBlob
+from foldlog.schemas.events.parts import AgentDigest, ReadBlob
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 
@@ -92,11 +92,13 @@ class Played:
             assert seen[-1].ruling.accepted, (event, seen[-1].ruling)
         return placed[0].offset
 
-    def take(self, owner: str | None = None) -> "Played":
+    def take(
+        self, owner: str | None = None, agents: tuple[AgentDigest, ...] = ()
+    ) -> "Played":
         """Take the partition for every role, as a worker does when it starts."""
         self.owner = owner or self.owner
         for role in ("sessions", "models", "tools"):
-            taken = ev.PartitionTaken(role=role, owner=self.owner)
+            taken = ev.PartitionTaken(role=role, owner=self.owner, agents=agents)
             self.epochs[role] = self.append(taken, role, PARTITION_KEY)
         return self
 

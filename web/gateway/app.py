@@ -6,6 +6,7 @@ protocol has one file of routes; gateway.py has what routes may use.
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
@@ -14,7 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from . import errors
 from .access import Access, Foreign, Unauthenticated
+from .answers import PROBLEMS
 from .bodies import Bodies
+from .event_stream import EventStream
 from .gateway import Gateway
 from .metrics import Counted
 from .routes import (
@@ -93,10 +96,11 @@ def make_app(gateway: Gateway, routers: Sequence[Router] = ROUTERS) -> ASGIApp:
             yield
 
     # The framework's own pages are off, because they load scripts from other hosts.
-    app = FastAPI(
+    app = Documented(
         title="foldlog gateway",
         summary="Agent sessions, live and as they were.",
         lifespan=lifespan,
+        responses=PROBLEMS,
         docs_url=None,
         redoc_url=None,
         max_body_size=BODY_BYTES_MAX,  # also without Content-Length
@@ -105,6 +109,21 @@ def make_app(gateway: Gateway, routers: Sequence[Router] = ROUTERS) -> ASGIApp:
     for router in routers:
         app.include_router(router(gateway))
     return Counted(Admission(app, gateway.access), gateway.answers)
+
+
+class Documented(FastAPI):
+    """An app whose /openapi.json says that refusals are JSON also where the answer is a stream."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The document. FastAPI declares every answer of a route with one media type."""
+        document = super().openapi()
+        for methods in document["paths"].values():
+            for operation in methods.values():
+                for status, response in operation["responses"].items():
+                    content = response.get("content", {})
+                    if not status.startswith("2") and EventStream.media_type in content:
+                        content["application/json"] = content.pop(EventStream.media_type)
+        return document
 
 
 class Admission:

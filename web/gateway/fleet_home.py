@@ -71,7 +71,7 @@ class Listing:
             "version": f"{self.boot}.{self.version}",
             "whole": not is_known,
             "total": self.total,
-            "most": len(self.rows),
+            "most": min(len(self.rows), ROWS_MAX),
             "rows": shown,
         }
 
@@ -148,11 +148,20 @@ class FleetHome:
                 self._lists.popitem(last=False)
             asked_at = self._clock()
             is_fresh = asked_at < listing.read_at + FRESH_S
-        found = None if is_fresh else fleet.sessions(user, limit=ROWS_MAX)
+        found = None if is_fresh else _asked(fleet, user)
         with self._lock:
             if found is not None and asked_at > listing.read_at:  # not older than another answer
-                own = self._overview.row
-                rows = [fleet_rows.row(row, own(row["session_id"])) for row in found["sessions"]]
-                listing.take(rows, found["total"])
+                own, (rows, total) = self._overview.row, found
+                listing.take([fleet_rows.row(row, own(row["session_id"])) for row in rows], total)
                 listing.read_at = asked_at
             return listing.home(since, limit)
+
+
+def _asked(fleet: FleetClient, user: str | None) -> tuple[list[Json], int]:
+    """The fleet's rows of the newest sessions, and of all others that wait for a person; and the
+    number of all sessions."""
+    found = fleet.sessions(user, limit=ROWS_MAX)
+    rows: list[Json] = found["sessions"]
+    if found["next"] is not None:
+        rows += fleet.inbox(user, after=found["next"])["sessions"]
+    return rows, found["total"]

@@ -9,10 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from foldlog.cli.commands import session_list
 from foldlog.cli.commands.session_list import TimeParam
+from foldlog.client.log_client import LogClient
 from foldlog.log.made import note
 from foldlog.schemas import codec
 from foldlog.schemas.compiled import in_words
+from foldlog.schemas.events.parts import AgentDigest
 from foldlog.tests.fleet.answering import answering
 from foldlog.tests.kit.played import Played
 from foldlog.tests.reports.test_replay import stored
@@ -393,11 +396,32 @@ def test_sessions_from_the_fleet_are_those_of_a_fold(many):
         assert ids(many("sessions --agent bank --json")) == {"asks"}
         assert "waits for approval" in many("sessions").out
         assert "none of the 4 sessions matches" in many("sessions --since 2999-01-01").err
-        assert "the fleet knows no workers, so the log" in many("sessions --status unserved").err
         fleet.status = 503
         restoring = many("sessions --json")
         assert restoring.json == folded.json
         assert "restores its tables; ask again soon, so the log is folded" in restoring.err
+
+
+def test_a_list_from_the_fleet_tells_whether_a_worker_serves_an_open_turn(many, monkeypatch):
+    many("open waits --agent shop")
+    many("send waits", "Is anyone there?")
+    Played(many.log, "waits").take(agents=(AgentDigest(name="bank", digest="0" * 32),))
+    folded = many("sessions --json").json
+    with answering(many.log) as fleet:
+        many.settings = replace(many.settings, fleet_url=fleet.url)
+        monkeypatch.setattr(LogClient, "everything", pytest.fail)
+        asked = many("sessions --json")
+        assert [shared(row) for row in asked.json] == [shared(row) for row in folded]
+        assert ids(many("sessions --status unserved --json")) == {"waits"}
+        assert ids(many("sessions --status busy --json")) == set()
+        assert "no worker" in many("sessions").out
+        Played(many.log, "waits").take(agents=(AgentDigest(name="shop", digest="0" * 32),))
+        assert ids(many("sessions --status busy --json")) == {"waits"}
+        assert "working" in many("sessions --status busy").out
+        monkeypatch.setattr(session_list, "HOLDERS_S", -1.0)
+        (unknown,) = many("sessions --status busy --json").json
+        assert unknown["status"] == "open" and "turn open" in many("sessions").out
+        assert many("sessions --status unserved --json").json == []
 
 
 def shared(row):

@@ -14,6 +14,7 @@ from foldlog.log import Log, Settings
 from foldlog.log.errors import Retry
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.kit.waiting import PATIENCE_S
+from foldlog.tests.web.gateway.declared import Declared
 from foldlog.web.gateway.access import Access, token_for
 from foldlog.web.gateway.app import Gateway, make_app
 from foldlog.web.gateway.serve import Limits, listen, server
@@ -45,15 +46,20 @@ class Served:
         self.output: list[str] = output
         self.serving = serving
         self.url = f"http://127.0.0.1:{port}"
+        self.declared: Declared | None = None
 
     def http(self, user: str | None = None, **more) -> httpx.Client:
         """A client with a token of this user, or without a token. Each request waits until the
         gateway has folded the present end of the log, because tests write to the log directly."""
         headers = {"authorization": f"Bearer {token_for(user, SECRET)}"} if user else {}
-        hooks = {"request": [self._catch_up]}
+        hooks = {"request": [self._catch_up], "response": [self._demand_declared]}
         return httpx.Client(
             base_url=self.url, headers=headers, timeout=READY_S, event_hooks=hooks, **more
         )
+
+    def _demand_declared(self, response: httpx.Response) -> None:
+        if self.declared is not None:
+            self.declared.demand(response)
 
     def _catch_up(self, _request: httpx.Request) -> None:
         try:
@@ -99,7 +105,7 @@ def served(
     running = Served(gateway, listening.getsockname()[1], serving, thread, log, output)
     try:
         with running.http() as http:
-            http.get("/openapi.json").raise_for_status()
+            running.declared = Declared(http.get("/openapi.json").raise_for_status().json())
         yield running
     finally:
         serving.should_exit = True

@@ -3,6 +3,8 @@ stays."""
 
 import random
 
+import pytest
+
 from foldlog.client.history import Place
 from foldlog.client.transcript_stream import Dropped, LineAdded, Settled, Token
 from foldlog.processors.fold.session import fold
@@ -136,6 +138,7 @@ def audiences(seed, scenario=None):
     return [Audience(name, history, world.blobs.read) for name, history in histories.items()]
 
 
+@pytest.mark.timeout(240)  # 52 simulated schedules: a minute of CPU on a slow machine
 def test_beyond_1_a_viewer_that_returns_has_the_same_as_one_that_stayed():
     returns, midway, resumed = 0, 0, 0
     for seed, scenario in SCHEDULES:

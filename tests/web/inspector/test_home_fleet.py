@@ -14,6 +14,7 @@ from foldlog.tests.web.inspector.sessions import Place, asking, doubting
 from foldlog.tests.web.inspector.test_home import card
 from foldlog.tests.web.inspector.test_home_routes import as_user, charts, home, rows
 from foldlog.web.gateway import fleet_home
+from foldlog.web.gateway.access import token_for
 from foldlog.web.gateway.fleet_home import NO_FLEET, FleetHome
 from foldlog.web.inspector.overview import Overview
 
@@ -23,6 +24,8 @@ SAME = (
 )
 """The fields of a row whose value does not depend on where it comes from. A change that no fact
 tells, such as a piece of an answer, moves `updated_at` of the gateway's fold only."""
+
+WHOSE = "The sums by agent and by model are what the gateway has folded"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -114,6 +117,16 @@ def test_a_user_sees_their_own_sessions_only(at_fleet):
         assert set(rows(http)) == {"bobs"} and charts(http)["all"]["total"]["turns"] == 1
 
 
+def test_what_waits_is_listed_however_long_ago_it_changed(at_fleet, monkeypatch):
+    monkeypatch.setattr(fleet_home, "ROWS_MAX", 1)
+    with at_fleet.http("ana") as http:
+        found = home(http)
+        assert {row["id"] for row in found["rows"]} == {"asks", "doubts", "failed"}
+        assert (found["total"], found["most"]) == (4, 1)
+    with at_fleet.http("bob") as http:  # of another user's inbox there is nothing
+        assert set(rows(http)) == {"bobs"}
+
+
 def test_without_a_fleet_one_sentence_says_so(ana):
     for found in (home(ana), charts(ana)):
         assert (found["source"], found["why"]) == ("gateway", NO_FLEET)
@@ -160,7 +173,17 @@ def test_the_page_lives_on_the_fleet_and_says_when_it_does_not(tmp_path, page_at
             expect(ask).to_have_count(0)
             page.get_by_role("link", name="By agent and model").click()
             expect(page.get_by_text("turns that used it, and their time")).to_be_visible()
+            expect(page.get_by_text(WHOSE)).to_have_count(0)
             fleet.status = 503
             page.goto(f"{running.url}/")
             expect(note).to_contain_text("restores its tables; ask again soon, so this is what")
             page.close()
+
+
+def test_the_page_says_whose_a_users_sums_by_agent_and_model_are(at_fleet, page_at):
+    page = page_at(f"{at_fleet.url}/#/cost")
+    page.get_by_label("Token").fill(token_for("ana", SECRET))
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_text(WHOSE)).to_be_visible()
+    page.goto("about:blank")
+    page.complaints[:] = [text for text in page.complaints if "401 (Unauthorized)" not in text]

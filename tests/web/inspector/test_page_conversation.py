@@ -43,6 +43,14 @@ GROWS = f"""async (text) => {{{IMPORTS}
   const whole = draw(text, document.createElement("div"));
   return [box.firstChild.innerHTML === whole.innerHTML, box.firstChild.firstChild === first];
 }}"""
+TREE = """async (value) => {
+  const [{ Values }, { html, render }] = await Promise.all(
+    ["args", "lib"].map((name) => import(`/inspector/static/${name}.js`)));
+  const box = document.createElement("div");
+  render(html`<${Values} value=${value} label="Result" />`, box);
+  const texts = (what) => [...box.querySelectorAll(what)].map((one) => one.textContent.trim());
+  return [texts("summary"), texts("thead th"), texts(".rows td"), box.textContent];
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +125,28 @@ def test_a_call_is_one_line_with_its_duration_and_a_table_on_demand(page):
     expect(call.get_by_label("Arguments").locator("td")).to_have_text(["17", '["items","price"]'])
     expect(call.get_by_label("Result").locator("td")).to_have_text(["17", "129.00"])
     expect(call).to_contain_text("call 1.1.0")
+
+
+def test_nested_values_are_a_tree_and_like_objects_a_table(page):
+    lines = [{"sku": f"lamp {n} of brass, 40 cm", "count": n} for n in (1, 2)]
+    address = {"city": "Bern", "street": "the street of the lamps " * 3}
+    branches, heads, cells, text = page.evaluate(
+        TREE, {"order": 17, "lines": lines, "to": {"home": address, "notes": ["x" * 40] * 2}}
+    )
+    assert branches == ["2 items", "2 fields", "2 fields", "2 items"]
+    assert (heads, cells) == (["sku", "count"], [str(v) for line in lines for v in line.values()])
+    assert address["street"] in text and "{" not in text
+    branches, *_ = page.evaluate(TREE, [{"a": {"b": [{"c": "x" * 70}]}}, 2])
+    assert branches == ["1 field"] * 2 + ["1 item", "1 field"]
+
+
+def test_a_block_of_code_is_copied_as_it_is(page):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    code = conversation(page).get_by_label("Code python")
+    code.hover()
+    page.get_by_role("button", name="Copy this code").click()
+    expect(conversation(page).get_by_text("Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == 'print("<b>1 & 2</b>")'
 
 
 def test_the_attempts_of_a_step_are_one_line(page):

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 
 from ....producers.sessions import Receipt
+from ..answers import Forked, ok
 from ..gateway import Gateway
 from ..json_bodies import JsonRoute
 from .plain import RequestBody, decision_json
@@ -52,7 +53,9 @@ def router(gateway: Gateway) -> APIRouter:
             message_id=forked.message_id,
         )
 
-    @routes.post("/sessions/{session_id}/fork", status_code=201)
+    @routes.post(
+        "/sessions/{session_id}/fork", status_code=201, responses=ok(Forked, 201)
+    )
     async def fork(request: Request, session_id: str, body: Fork) -> Any:
         """Open a new session that begins with this session's history.
 
@@ -60,7 +63,9 @@ def router(gateway: Gateway) -> APIRouter:
         """
         return await branch(request, "fork", session_id, body.at, body.name)
 
-    @routes.post("/sessions/{session_id}/regenerate", status_code=201)
+    @routes.post(
+        "/sessions/{session_id}/regenerate", status_code=201, responses=ok(Forked, 201)
+    )
     async def regenerate(request: Request, session_id: str, body: Regenerate) -> Any:
         """Fork before a turn, and send its messages to the fork again. Both answers are kept."""
         return await branch(request, "regenerate", session_id, body.turn, body.name)

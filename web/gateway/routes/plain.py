@@ -28,7 +28,9 @@ from ....producers.sessions import Receipt, new_session_id
 from ....schemas.canonical import compact
 from ....schemas.enums import Resolution
 from ...protocols.plain import frame_text, name_of, thing_json
+from .. import answers
 from ..access import Caller
+from ..answers import ok
 from ..cursors import cursor_of
 from ..event_stream import EventStream, event
 from ..gateway import Gateway
@@ -44,6 +46,8 @@ viewers waiting, and a slow client would hold it in memory."""
 
 PAGE_MAX = 1_000
 """The most sessions in one list."""
+
+DECIDED = ok(answers.Decided)
 
 LastEventId = Annotated[str | None, Header(alias="last-event-id")]
 
@@ -150,7 +154,7 @@ def router(gateway: Gateway) -> APIRouter:
 
 
 def _reading_routes(routes: APIRouter, gateway: Gateway) -> None:
-    @routes.get("/sessions")
+    @routes.get("/sessions", responses=ok(answers.Sessions))
     def sessions(request: Request, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100) -> Any:
         """The user's sessions, most recently changed first."""
         found = gateway.tail.summaries(_listed(gateway.caller(request)))
@@ -164,13 +168,13 @@ def _reading_routes(routes: APIRouter, gateway: Gateway) -> None:
         caller = gateway.caller(request)
         return EventStream(_changes(gateway, caller), at_end=gateway.hub.reserve(caller.user))
 
-    @routes.get("/sessions/{session_id}")
+    @routes.get("/sessions/{session_id}", responses=ok(answers.SessionNow))
     def session(request: Request, session_id: str) -> Any:
         """One session: its state, its open calls, and a cursor to resume from."""
         views = gateway.views(request, session_id)
         return session_json(gateway, views)
 
-    @routes.get("/sessions/{session_id}/transcript")
+    @routes.get("/sessions/{session_id}/transcript", responses=ok(answers.Transcript))
     def transcript(request: Request, session_id: str) -> Any:
         """The transcript so far: messages, calls, results."""
         views = gateway.views(request, session_id)
@@ -200,7 +204,7 @@ def _reading_routes(routes: APIRouter, gateway: Gateway) -> None:
 
 
 def _session_routes(routes: APIRouter, gateway: Gateway) -> None:
-    @routes.post("/sessions", status_code=201)
+    @routes.post("/sessions", status_code=201, responses=ok(answers.Decided, 201))
     async def open_session(request: Request, body: Opening) -> Any:
         """Open a session for the user; repeating it with the same agent is harmless. The response
         has the session's id, which differs from the given name except in development mode; later
@@ -211,7 +215,7 @@ def _session_routes(routes: APIRouter, gateway: Gateway) -> None:
         session_id = new_session_id() if given is None else gateway.session_id(caller, given)
         return decision_json(await create_session(gateway, caller.user, session_id, body.agent))
 
-    @routes.post("/sessions/{session_id}/messages")
+    @routes.post("/sessions/{session_id}/messages", responses=ok(answers.Sent))
     async def say(request: Request, session_id: str, body: Message) -> Any:
         """Send a message. Opens the session if it does not exist."""
         options = body.model_dump(exclude={"text"})
@@ -220,7 +224,7 @@ def _session_routes(routes: APIRouter, gateway: Gateway) -> None:
         )
         return decision_json(decision, message_id=receipt.id)
 
-    @routes.post("/sessions/{session_id}/terminate")
+    @routes.post("/sessions/{session_id}/terminate", responses=DECIDED)
     async def terminate(request: Request, session_id: str, body: Ending) -> Any:
         """End a session permanently."""
         on = gateway.commands(request, session_id)
@@ -228,32 +232,32 @@ def _session_routes(routes: APIRouter, gateway: Gateway) -> None:
 
 
 def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
-    @routes.post("/sessions/{session_id}/cancel")
+    @routes.post("/sessions/{session_id}/cancel", responses=DECIDED)
     async def cancel(request: Request, session_id: str, body: Cancel) -> Any:
         """Stop the running turn, if it is the turn that the user saw."""
         on = gateway.commands(request, session_id)
         return decision_json(await gateway.rule(on, Commands.cancel, **body.model_dump()))
 
-    @routes.post("/sessions/{session_id}/calls/{call}/decide")
+    @routes.post("/sessions/{session_id}/calls/{call}/decide", responses=DECIDED)
     async def decide(request: Request, session_id: str, call: str, body: Approval) -> Any:
         """Allow or deny a call that waits for approval."""
         on = gateway.commands(request, session_id)
         return decision_json(await gateway.rule(on, Commands.decide, call, **body.model_dump()))
 
-    @routes.post("/sessions/{session_id}/calls/{call}/resolve")
+    @routes.post("/sessions/{session_id}/calls/{call}/resolve", responses=DECIDED)
     async def resolve(request: Request, session_id: str, call: str, body: Report) -> Any:
         """Report what happened to a call in doubt."""
         on = gateway.commands(request, session_id)
         demand_report(body.outcome, body.report)
         return decision_json(await gateway.rule(on, Commands.resolve, call, **body.model_dump()))
 
-    @routes.post("/sessions/{session_id}/phase")
+    @routes.post("/sessions/{session_id}/phase", responses=DECIDED)
     async def phase(request: Request, session_id: str, body: Phase) -> Any:
         """Trigger a phase transition."""
         on = gateway.commands(request, session_id)
         return decision_json(await gateway.rule(on, Commands.trigger, **body.model_dump()))
 
-    @routes.post("/sessions/{session_id}/project")
+    @routes.post("/sessions/{session_id}/project", responses=DECIDED)
     async def project(request: Request, session_id: str, body: Project) -> Any:
         """Lock a session to a project."""
         on = gateway.commands(request, session_id)

@@ -18,7 +18,9 @@ from starlette.responses import JSONResponse, Response
 from ....client.commands import DEFAULT_AGENT, Commands
 from ....producers.sessions import new_session_id
 from ....schemas.canonical import compact
+from .. import answers
 from ..access import Caller
+from ..answers import ok
 from ..event_stream import EventStream, event
 from ..gateway import Gateway
 from ..json_bodies import JsonRoute
@@ -47,7 +49,7 @@ def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter(route_class=JsonRoute)
 
-    @routes.get("/api/tabs")
+    @routes.get("/api/tabs", responses=ok(answers.Tabs))
     def tabs(request: Request) -> Any:
         """The user's open sessions, newest first."""
         found = _ready(gateway).open_sessions(gateway.user(request))
@@ -62,7 +64,9 @@ def router(gateway: Gateway) -> APIRouter:
         caller, tabs = gateway.caller(request), _ready(gateway)
         return EventStream(_changes(tabs, caller), at_end=gateway.hub.reserve(caller.user))
 
-    @routes.post("/api/tabs")
+    @routes.post(
+        "/api/tabs", responses={**ok(answers.TabSession), **ok(answers.TabSession, 201)}
+    )
     async def tab(request: Request, body: OfTab) -> Any:
         """The tab's previous session, or a new one. Sets the tab's cookie."""
         user, name = gateway.user(request), COOKIE + body.tab
@@ -75,7 +79,7 @@ def router(gateway: Gateway) -> APIRouter:
         answer.set_cookie(name, session_id, httponly=True, samesite="strict", secure=secure)
         return answer
 
-    @routes.post("/cancel")
+    @routes.post("/cancel", responses=ok(answers.Decided))
     async def cancel(
         request: Request, session_id: str = Query(), seen_phase: str | None = None
     ) -> Any:

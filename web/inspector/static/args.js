@@ -1,12 +1,16 @@
-// Shows arguments and results as a table if they are an object, else as text or JSON.
+// Shows arguments and results as a tree of tables if they are an object or a list of rows, else as
+// text or JSON.
 
-import { brief, number, pretty } from "./format.js";
+import { brief, number, plural, pretty } from "./format.js";
+import { Icon } from "./icons.js";
 import { html, useMemo, useRef, useState } from "./lib.js";
 import { useSeen } from "./seen.js";
 import { clean, Exact, exact, exactJson } from "./visible.js";
 
 const CHARS = 12_000; // of a text that are shown at first
 const ROWS = 40;
+const COLUMNS = 8; // of a table of rows
+const DEPTH = 8; // of the tree; deeper values are JSON
 
 /** A plain text. A long text is cut until the user asks for all of it. `show`: how it is shown. */
 export function Text({ text, show = clean }) {
@@ -30,26 +34,55 @@ const isObject = (value) => value !== null && typeof value === "object" && !Arra
 
 const exactly = (text) => html`<${Exact} pieces=${exact(text)} />`;
 
-/** An object as a table of its fields; any other value as text. Arguments are shown exactly. */
+/** An object as a table of its fields, a list of like objects as a table of rows; any other value as
+    text. Arguments are shown exactly. */
 export function Values({ value, label }) {
   const show = label === "Arguments" ? exactly : clean;
-  const [all, setAll] = useState(false);
   if (value === undefined || value === null || value === "") return null;
-  if (!isObject(value)) {
-    const text = textOf(value) ?? pretty(value);
-    return html`<pre class="code" tabindex="0" aria-label=${label}><${Text} text=${text} show=${show} /></pre>`;
+  const text = textOf(value);
+  if (text !== null || !(isObject(value) || value.some?.((one) => one && typeof one === "object"))) {
+    return html`<pre class="code" tabindex="0" aria-label=${label}>
+      <${Text} text=${text ?? pretty(value)} show=${show} /></pre>`;
   }
+  if (isObject(value) && !Object.keys(value).length) return html`<p class="faint" aria-label=${label}>no arguments</p>`;
+  return html`<${Fields} value=${value} label=${label} show=${show} depth=${0} />`;
+}
+
+/** The fields of an object or the items of a list, one row each. */
+function Fields({ value, label, show, depth }) {
+  const [all, setAll] = useState(false);
+  const columns = columnsOf(value);
   const rows = Object.entries(value);
-  if (!rows.length) return html`<p class="faint" aria-label=${label}>no arguments</p>`;
   const shown = all ? rows : rows.slice(0, ROWS);
   return html`
-    <table class="args" aria-label=${label}><tbody>
-      ${shown.map(([name, inner]) => html`<tr key=${name}><th scope="row"><bdi>${show(name)}</bdi></th>
-        <td><bdi><${Text} text=${flat(inner)} show=${show} /></bdi></td></tr>`)}
-    </tbody></table>
+    <div class="scrolls"><table class=${columns ? "tbl rows" : "args"} aria-label=${label}>
+      ${columns && html`<thead><tr>${columns.map((name) => html`
+        <th scope="col"><bdi>${show(name)}</bdi></th>`)}</tr></thead>`}
+      <tbody>${shown.map(([name, inner]) => html`<tr key=${name}>${columns
+        ? columns.map((column) => html`<td><bdi>${column in inner && show(flat(inner[column]))}</bdi></td>`)
+        : html`<th scope="row"><bdi>${show(name)}</bdi></th>
+          <td><${Inner} value=${inner} show=${show} depth=${depth + 1} /></td>`}</tr>`)}</tbody>
+    </table></div>
     ${rows.length > ROWS && !all && html`<button class="link" onClick=${() => setAll(true)}>
-      Show all ${rows.length} fields</button>`}
+      Show all ${plural(rows.length, Array.isArray(value) ? "row" : "field")}</button>`}
   `;
+}
+
+/** A value inside another one: a text, or a branch of the tree that can be closed. */
+function Inner({ value, show, depth }) {
+  if (isFlat(value) || depth > DEPTH) return html`<bdi><${Text} text=${flat(value)} show=${show} /></bdi>`;
+  const size = Object.keys(value).length;
+  return html`<details class="branch" open=${depth < 3}>
+    <summary><${Icon} name="right" small />${plural(size, Array.isArray(value) ? "item" : "field")}</summary>
+    <${Fields} value=${value} show=${show} depth=${depth} /></details>`;
+}
+
+/** The columns of a list of objects whose values are short; null for any other value. */
+function columnsOf(value) {
+  if (!Array.isArray(value) || value.length < 2 || !value.every(isObject)) return null;
+  const columns = [...new Set(value.flatMap((row) => Object.keys(row)))];
+  const short = value.every((row) => Object.values(row).every((one) => flat(one).length <= 60));
+  return columns.length && columns.length <= COLUMNS && short ? columns : null;
 }
 
 /** The arguments of a call about which a person decides, as [what to draw, what was seen of it]: all

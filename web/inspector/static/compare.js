@@ -12,12 +12,15 @@ const LAST = Number.MAX_SAFE_INTEGER; // right after its newest event
 
 export function Compare({ session, moment, mark, setMark, go, wide, setWide }) {
   const here = moment.offset;
-  const [other, setOther] = useState("");
+  const [chosen, setOther] = useState(null); // a session, "" for an instant; a fork begins with its parent
   const previous = session.events[Math.max(0, session.placeAt(here) - 1)]?.offset;
   useEffect(() => {
     if (mark === null && previous !== undefined) setMark(endOfTurn(session, here) ?? previous);
   }, [mark, previous]);
   const { value: family } = useAnswer(`${lookPath(session.id)}/family`);
+  const own = family?.sessions.find((row) => row.session_id === session.id);
+  const parent = family?.sessions.find((row) => row.session_id === own?.parent)?.session_id;
+  const other = chosen ?? parent ?? "";
   const isOther = other !== "";
   const [before, after] = mark === null || isOther ? [here, here] : [Math.min(mark, here), Math.max(mark, here)];
   const path = isOther
@@ -35,6 +38,9 @@ export function Compare({ session, moment, mark, setMark, go, wide, setWide }) {
   return html`
     <div class="stack">
       <div class="with-act"><h2>${value ? headline(value, isOther) : "Two instants side by side"}</h2>
+        ${own?.parent && html`<p class="lead">Forked from${" "}
+          <a href=${`#/s/${encodeURIComponent(own.parent)}@${own.offset}`}><bdi>${titles(own.parent)}</bdi></a>${
+          ` at offset ${own.offset}`}.</p>`}
         <p class="lead">${isOther ? html`Between <bdi>${titles(other)}</bdi> as it is now, and this instant.`
           : mark === null ? "" : `Between ${nameOf(session, before)} and ${nameOf(session, after)}.`}</p>
         <button class="btn widen" onClick=${() => setWide(!wide)}>
@@ -52,8 +58,8 @@ export function Compare({ session, moment, mark, setMark, go, wide, setWide }) {
           ${previous !== undefined && html`<option value=${previous}>the event before</option>`}
           ${ends.map((event) => html`<option key=${event.offset} value=${event.offset}>end of turn ${event.turn}, ${
             clock(event.at)}</option>`)}
-          ${relatives.map((row) => html`<option key=${row.session_id} value=${`s ${row.session_id}`}>fork: ${
-            titles(row.session_id)}</option>`)}
+          ${relatives.map((row) => html`<option key=${row.session_id} value=${`s ${row.session_id}`}>${
+            row.session_id === own?.parent ? "parent" : "fork"}: ${titles(row.session_id)}</option>`)}
         </select>
         ${!isOther && html`<label class="sr" for="mark">Compare with offset</label>
           <input class="field num" key=${mark} id="mark" name="mark" inputmode="numeric" pattern="[0-9]+" required

@@ -192,6 +192,8 @@ function Cost({ charts, spans, span }) {
     <section><div class="sec"><h2>By model</h2><span class="faint">${charts.groups === "fleet"
       ? "turns that used it, and their time" : "time of an answer: from what it answers to its end"}</span></div>
       <${Groups} found=${charts} groups=${charts.models} kind="model" /></section>
+    ${charts.source !== charts.groups && html`<p class="small-print faint">The sums by agent and by model are what the
+      gateway has folded: the fleet keeps them for all users together.</p>`}
     <p class="small-print faint">Costs are today’s list prices of the tokens that were counted. Percentiles are right
       to about 9 %.</p>
   `;

@@ -2,6 +2,7 @@
 // bold, italics. Text always stays text: no link is active, no image is fetched, and nothing
 // becomes markup.
 
+import { Code } from "./code.js";
 import { html, still } from "./lib.js";
 import MarkdownIt from "./vendor/markdown-it.js";
 import { clean } from "./visible.js";
@@ -59,7 +60,7 @@ function leaf({ type, content, info }) {
     case "fence":
     case "code_block": {
       const label = `Code ${clean(info.trim())}`;
-      return html`<pre class="code" tabindex="0" aria-label=${label}>${content.replace(/\n$/, "")}</pre>`;
+      return html`<${Code} text=${content.replace(/\n$/, "")} label=${label} />`;
     }
     case "hr":
       return html`<hr />`;
