@@ -15,7 +15,7 @@ ARGS ?=
 
 # Every locked package is a wheel on Linux x86-64 and on macOS arm64 (Python 3.11 to 3.14);
 # elsewhere pip builds the missing ones (faust-streaming on Linux arm64) and needs a C compiler.
-PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet
+PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check
 # A lock is complete, so pip resolves nothing. It would compile on one core; compileall follows.
 INSTALL_LOCK := $(PIP_INSTALL) --no-compile --no-deps --require-hashes -r
 
@@ -69,8 +69,9 @@ $(STAMP): requirements.lock pyproject.toml $(wildcard setup.py schemas/_decoder.
 	fi
 	@echo "setup: installing the packages of requirements.lock"
 	@$(INSTALL_LOCK) requirements.lock
+	@echo "setup: compiling them"
 	@$(PY) -m compileall -q -j 0 $(VENV)/lib >/dev/null || true  # some fail
-	@FOLDLOG_COMPILED=no $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@FOLDLOG_COMPILED=no $(PIP_INSTALL) --quiet --no-deps --no-build-isolation --editable .
 	$(BUILD_DECODER)
 	@echo "setup: downloading a local Kafka, about 10 s"
 	@$(VENV)/bin/foldlog up --prepare || \

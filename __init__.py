@@ -30,6 +30,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
+    from .adapters.openai_agents import FoldlogSessions as FoldlogSessions
     from .client.aio import (
         AsyncConnection as AsyncConnection,
         AsyncReply as AsyncReply,
@@ -97,12 +98,21 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         SettingsError as SettingsError,
         TopicMissing as TopicMissing,
     )
+    from .log.made import apply_topics as apply_topics
     from .log.settings import Settings as Settings
     from .processors.agent import Agent as Agent, Compaction as Compaction, Rule as Rule
     from .processors.limits import Limits as Limits
     from .processors.mcp_server import McpServer as McpServer
+    from .processors.outside.fetch import fetch_url as fetch_url
     from .processors.store.state_dir import StateDirTaken as StateDirTaken
-    from .processors.tools.builtin import read_result as read_result
+    from .processors.tools.builtin import (
+        edit_file as edit_file,
+        list_directory as list_directory,
+        read_file as read_file,
+        read_result as read_result,
+        run_command as run_command,
+        search_files as search_files,
+    )
     from .processors.tools.context import (
         IsolatedContext as IsolatedContext,
         ToolContext as ToolContext,
@@ -117,6 +127,7 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
     from .processors.worker.same_agents import AgentsDiffer as AgentsDiffer
     from .processors.worker.wake_once import wake_session as wake_session
     from .producers.checks import Invalid as Invalid
+    from .producers.memory import MemoryWriter as MemoryWriter
     from .web.asgi import asgi as asgi
     from .web.gateway.mounted import AsgiApp as AsgiApp
 
@@ -128,6 +139,7 @@ _EXPORTS: dict[str, str] = {
     "AgentsDiffer": ".processors.worker.same_agents",
     "Answer": ".client.outcomes",
     "Answered": ".client.events",
+    "apply_topics": ".log.made",
     "ApprovalAsked": ".client.events",
     "ApprovalDecided": ".client.events",
     "asgi": ".web.asgi",
@@ -149,27 +161,35 @@ _EXPORTS: dict[str, str] = {
     "DidNotHappen": ".processors.tools.tool",
     "Discarded": ".client.events",
     "DoubtResolved": ".client.events",
+    "edit_file": ".processors.tools.builtin",
+    "fetch_url": ".processors.outside.fetch",
     "FoldlogError": ".log.errors",
+    "FoldlogSessions": ".adapters.openai_agents",
     "Happened": ".processors.tools.tool",
     "InDoubt": ".client.events",
     "Invalid": ".producers.checks",
     "IsolatedContext": ".processors.tools.context",
     "Limits": ".processors.limits",
+    "list_directory": ".processors.tools.builtin",
     "LogUnreachable": ".log.errors",
     "McpServer": ".processors.mcp_server",
+    "MemoryWriter": ".producers.memory",
     "MessageReceived": ".client.events",
     "MessageTaken": ".client.events",
     "ModelRequest": ".client.session_state",
     "NoAnswerYet": ".client.outcomes",
     "PhaseChanged": ".client.events",
     "ProjectLocked": ".client.events",
+    "read_file": ".processors.tools.builtin",
     "read_result": ".processors.tools.builtin",
     "RecordedEvent": ".client.events",
     "Refused": ".log.errors",
     "Reply": ".client.session",
     "ReplyEnded": ".client.session",
     "Rule": ".processors.agent",
+    "run_command": ".processors.tools.builtin",
     "run_worker": ".client.worker",
+    "search_files": ".processors.tools.builtin",
     "Session": ".client.session",
     "SessionEvent": ".client.events",
     "SessionState": ".client.session_state",

@@ -9,8 +9,8 @@ folded as its worker does), `status.py` (what a session is doing, and why), `out
 `waiting.py` (the ruling on a command, the answer, what a session waits for),
 `transcript_stream.py` and `history.py` (a live viewer, a late viewer), `printable.py`, `show.py`,
 `context_view.py`, `spending.py` and `session_state.py` (views, requests and costs for people),
-`calls.py`, `gen_sent.py`, `visible.py` and `closing.py` (small parts); `fleet.py` (asks the fleet
-about all sessions) and `holders.py` (who holds the partitions).
+`calls.py`, `gen_sent.py`, `visible.py`, `closing.py` and `awaited.py` (small parts); `fleet.py`
+(asks the fleet about all sessions) and `holders.py` (who holds the partitions).
 """
 
 __all__: list[str] = []

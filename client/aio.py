@@ -17,6 +17,7 @@ from uuid import uuid4
 from ..log.door import Log
 from ..log.errors import Refused
 from ..log.settings import Settings
+from .awaited import PendingCall, awaited
 from .connection import Connection, connect
 from .events import SessionEvent, demand_event_class
 from .log_client import CHANNEL
@@ -65,6 +66,7 @@ def _in_thread(
 ) -> Callable[Concatenate[_Threaded[S], P], Coroutine[Any, Any, T]]:
     """An awaitable version of a method of the blocking object."""
 
+    @awaited
     @wraps(method)
     async def run(self: _Threaded[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._threads.run(method, self._blocking, *args, **kwargs)
@@ -133,9 +135,10 @@ class AsyncStream:
         reply ends without such an event. To limit the wait, use `asyncio.timeout`.
         """
         demand_event_class(kind)
-        async for event in self:
-            if isinstance(event, kind):
-                return event
+        with (await self._begun()).dropping(kind):
+            async for event in self:
+                if isinstance(event, kind):
+                    return event
         raise ReplyEnded(f"the reply ended without {kind.__name__}")
 
     async def aclose(self) -> None:
@@ -255,6 +258,7 @@ class AsyncSession(_Threaded[Session]):
     aclose = _in_thread(Session.close)
 
     @same_parameters(Session.fork)
+    @awaited
     async def fork(self, *args: Any, **options: Any) -> "AsyncSession":
         """Open a new session that begins with the state of this session: the state right after an
         event or an offset, by default the present state.
@@ -262,6 +266,7 @@ class AsyncSession(_Threaded[Session]):
         forked = await self._threads.run(self._blocking.fork, *args, **options)
         return AsyncSession(forked, self._threads)
 
+    @awaited
     async def regenerate(self, turn: int | None = None) -> "tuple[AsyncSession, AsyncReply]":
         """Get another answer to a turn (by default the last) in a fork. Returns the fork and the
         reply.
@@ -284,6 +289,7 @@ class AsyncConnection(_Threaded[Connection]):
         super().__init__(connection, _Threads())
 
     @same_parameters(Connection.open)
+    @awaited
     async def open(self, *args: Any, **options: Any) -> AsyncSession:
         """Open a session. If a session with this id exists, continue it; it must have the same user
         and agent.
@@ -294,6 +300,7 @@ class AsyncConnection(_Threaded[Connection]):
         return AsyncSession(session, self._threads)
 
     @same_parameters(Connection.session)
+    @awaited
     async def session(self, *args: Any, **options: Any) -> AsyncSession:
         """An existing session. Raises UnknownSession."""
         found = await self._threads.run(self._blocking.session, *args, **options)
@@ -301,27 +308,25 @@ class AsyncConnection(_Threaded[Connection]):
 
     sessions = _in_thread(Connection.sessions)
 
+    @awaited
     async def aclose(self) -> None:
         """Close every session of this connection and the log."""
         await self._threads.run(self._blocking.close)
         self._threads.close()
 
 
-class _Connecting:
+class _Connecting(PendingCall[AsyncConnection]):
     """What `aconnect` returns: `await` it for a connection, or use it with `async with`."""
 
     def __init__(self, begin: Callable[[], Connection]) -> None:
-        self._begin = begin
+        async def connected() -> AsyncConnection:
+            return AsyncConnection(await asyncio.to_thread(begin))
+
+        super().__init__(connected, "foldlog.aconnect")
         self._connection: AsyncConnection | None = None
 
-    async def _connect(self) -> AsyncConnection:
-        return AsyncConnection(await asyncio.to_thread(self._begin))
-
-    def __await__(self) -> Generator[Any, None, AsyncConnection]:
-        return self._connect().__await__()
-
     async def __aenter__(self) -> AsyncConnection:
-        self._connection = await self._connect()
+        self._connection = await self
         return self._connection
 
     async def __aexit__(

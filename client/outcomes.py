@@ -27,11 +27,14 @@ from .waiting import Waits, what_it_waits_for
 PATIENCE_S = 5.0
 """After how many seconds without progress a waiting caller gets the reason."""
 
+SOON_S = 1.5
+"""The same, if nothing works on the turn: a worker decides within milliseconds."""
+
 ANSWER_S = 600.0
 """How long to wait for an answer by default, in seconds; after it the turn still continues."""
 
 NO_WORKER = (
-    "no worker has responded for {seconds:.0f} s; the message is kept. Check that a worker with "
+    "no worker has responded for {seconds:g} s; the message is kept. Check that a worker with "
     "agent {agent} is running: start one with `foldlog worker --agent MODULE:ATTR` or `foldlog "
     "dev`, or find the reason with `foldlog doctor`"
 )
@@ -215,37 +218,36 @@ def _last_text(lines: list[Line], read: ReadBlob | None) -> str:
 
 
 class Patience:
-    """Reports what a session waits for. If it waits for a person, this is reported at once; any
-    other reason is reported after `patience_s` seconds without an event from a worker.
+    """Reports what an open turn waits for. If it waits for a person, this is reported at once; if
+    nothing works on it, SOON_S after the last event from a worker; any other reason after
+    `patience_s` seconds.
 
     `report` is called with each reason once.
     """
 
     def __init__(self, report: Callable[[str], None], patience_s: float = PATIENCE_S) -> None:
         self._report, self._patience_s = report, patience_s
+        self._soon_s = min(SOON_S, patience_s)
         self._since, self._reported = time.monotonic(), ""
 
     def restart(self) -> None:
-        """Count the `patience_s` seconds from now, because a person has acted, and forget the last
-        reason.
-        """
+        """Wait from now on, because a person has acted, and forget the last reason."""
         self._since, self._reported = time.monotonic(), ""
 
     def note_event(self, seen: FoldedEvent) -> None:
-        """Note an event. If it is from a worker, count the `patience_s` seconds from now."""
-        if seen.entry.writer != "producer":
+        """Note an event. Wait from now on if a worker wrote it, or has something to do since it."""
+        begins = not seen.before.turn.open or what_it_waits_for(seen.before).person
+        if seen.entry.writer != "producer" or begins:
             self._since = time.monotonic()
 
     def report_if_due(self, views: SessionViews, holders: PartitionView = INITIAL) -> None:
-        """Report what the session waits for, if it waits for a person or if `patience_s` seconds
-        have passed without an event from a worker.
-        """
+        """Report what the session waits for, if it is time to."""
         waits = what_it_waits_for(views, holders)
-        text = waits.text
-        if not waits.person:
-            is_due = time.monotonic() - self._since > self._patience_s
-            no_worker = NO_WORKER.format(seconds=self._patience_s, agent=views.turn.agent)
-            text = (text or no_worker) if is_due else ""
-        if text and text != self._reported:
+        text, after_s = waits.text, self._patience_s
+        if waits.lacks or (not text and views.turn.open):
+            no_worker = NO_WORKER.format(seconds=self._soon_s, agent=views.turn.agent)
+            text, after_s = text or no_worker, self._soon_s
+        is_due = waits.person or time.monotonic() - self._since > after_s
+        if text and is_due and text != self._reported:
             self._reported = text
             self._report(text)

@@ -6,6 +6,7 @@ commands of a session share one position in the log. A stream that starts in the
 feed, because a fold only moves forward.
 """
 
+import logging
 import threading
 import time
 import weakref
@@ -63,6 +64,7 @@ POLL_S = 0.05
 the end of such a poll.
 """
 
+_log = logging.getLogger("foldlog")
 CURSOR_CHARS_MAX = 40
 BACKLOG_MAX = 10_000
 """How many events are kept at most for a stream that is not read, while another stream of the same
@@ -200,17 +202,23 @@ class Stream(Closing):
         self._overrun: str | None = None
         self._ended = False
         self._is_unreachable = False
+        self.drops_events = False
         self._cursor = f"{feed.fold.cursor}.0"
+        # A weak reference avoids a cycle, so an unused stream is freed at once.
+        waits = weakref.WeakMethod(self._waits)
+        self._patience = Patience(lambda reason: _call(waits, reason), PATIENCE_S)
         feed.streams.add(self)
         self._owns_feed = owns_feed
 
     # -- called by the feed ------------------------------------------------------------------------
 
     def offer(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
-        """Add the events of one record to the stream's backlog.
+        """Add the events of one record to the stream's backlog."""
+        self._patience.note_event(seen)
+        self._accept(seen, events)
 
-        Events up to the cursor at which the stream starts are left out.
-        """
+    def _accept(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
+        """Add events. Those up to the cursor at which the stream starts are left out."""
         offset, number = self._skip
         fresh = events[number:] if seen.entry.offset == offset else events
         self._add(fresh)
@@ -228,7 +236,7 @@ class Stream(Closing):
     def pump(self) -> None:
         """Read the log once, for at most 50 ms, unless an event is already available.
 
-        If the broker does not answer after a pause, add a Waiting event.
+        If the broker does not answer, or the turn does not continue, add a Waiting event.
         """
         if not self.is_idle or self._overrun is not None:
             return
@@ -238,9 +246,24 @@ class Stream(Closing):
             if why and not self._is_unreachable:
                 self._wait_for(f"{why} This stream continues by itself when a broker answers.")
             self._is_unreachable = bool(why)
+        if self.is_idle and not self._is_unreachable:
+            with self._feed.lock:
+                self._patience.report_if_due(self._feed.fold.views, self._feed.fold.holders)
+
+    def _waits(self, reason: str) -> None:
+        if what_it_waits_for(self._feed.fold.views, self._feed.fold.holders).person:
+            self._report(reason)  # in the stream, another event asks the person
+        else:
+            self._wait_for(reason)
+
+    def _report(self, reason: str) -> None:
+        """Log why the turn does not continue, if the caller drops the events that show it."""
+        if self.drops_events:
+            _log.warning("session %s waits: %s", self.session_id, reason)
 
     def _wait_for(self, reason: str) -> None:
-        """Add a Waiting event."""
+        """Report the reason, and add a Waiting event."""
+        self._report(reason)
         turn, offset = self._feed.fold.views.turn, self._feed.fold.cursor
         waiting = Waiting(
             session_id=self.session_id,
@@ -301,18 +324,28 @@ class Stream(Closing):
         """
         demand_event_class(kind)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while not self.ended:
-            event = self.take()
-            if isinstance(event, kind):
-                return event
-            if event is None:
-                if deadline is not None and time.monotonic() > deadline:
-                    raise NoAnswerYet(
-                        f"no {kind.__name__} came in {timeout_s:g} s. The session continues; "
-                        "wait again with the same call."
-                    )
-                self.pump()
+        with self.dropping(kind):
+            while not self.ended:
+                event = self.take()
+                if isinstance(event, kind):
+                    return event
+                if event is None:
+                    self.pump()
+                    if self.is_idle and deadline is not None and time.monotonic() > deadline:
+                        raise NoAnswerYet(
+                            f"no {kind.__name__} came in {timeout_s:g} s. The session continues; "
+                            "wait again with the same call."
+                        )
         raise ReplyEnded(f"the reply ended without {kind.__name__}{self._how_ended()}")
+
+    @contextmanager
+    def dropping(self, kind: type[E]) -> Iterator[None]:
+        """In the block, all events but those of a class are dropped, so reasons are logged."""
+        self.drops_events = not issubclass(Waiting, kind)
+        try:
+            yield
+        finally:
+            self.drops_events = False
 
     def _how_ended(self) -> str:
         return ""
@@ -345,18 +378,14 @@ class Reply(Stream):
         super().__init__(feed, owns_feed=owns_feed)
         self.message_id = message_id
         self._answer: Answer | None = None
-        self._report: Callable[[str], None] = lambda _reason: None
-        # A weak reference avoids a cycle, so an unused reply is freed at once.
-        waits = weakref.WeakMethod(self._waits)
-        self._patience = Patience(lambda reason: _call(waits, reason), PATIENCE_S)
+        self._report_to: Callable[[str], None] | None = None
 
-    def offer(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
-        """Accept the events that belong to the turn of this message."""
-        self._patience.note_event(seen)
+    def _accept(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
+        """Add the events that belong to the turn of this message."""
         progress = seen.views.messages.progress.last(self.message_id)
         if progress is None:
             return  # not written yet, or still queued behind another turn
-        super().offer(seen, [event for event in events if self._belongs(event, progress.turn)])
+        super()._accept(seen, [event for event in events if self._belongs(event, progress.turn)])
         self.settle(seen.views)
 
     def settle(self, views: SessionViews) -> None:
@@ -375,31 +404,20 @@ class Reply(Stream):
         mine = isinstance(event, MessageReceived) and event.message_id == self.message_id
         return event.turn == turn and not mine
 
-    def _waits(self, reason: str) -> None:
-        if what_it_waits_for(self._feed.fold.views, self._feed.fold.holders).person:
-            self._report(reason)  # in the stream, another event asks the person
+    def _report(self, reason: str) -> None:
+        if self._report_to is None:
+            super()._report(reason)
         else:
-            self._wait_for(reason)
-
-    def _wait_for(self, reason: str) -> None:
-        self._report(reason)
-        super()._wait_for(reason)
-
-    def pump(self) -> None:
-        """Read the log once. If the turn does not continue, add a Waiting event with the reason."""
-        super().pump()
-        if self.is_idle and not self._is_unreachable:
-            with self._feed.lock:
-                self._patience.report_if_due(self._feed.fold.views, self._feed.fold.holders)
+            self._report_to(reason)
 
     def answer(
         self, *, timeout_s: float = ANSWER_S, report: Callable[[str], None] | None = None
     ) -> Answer:
         """Wait until the turn has ended, and return the answer. Raises NoAnswerYet.
 
-        report: is called with each reason why the turn does not continue.
+        report: is called with each reason why the turn does not continue; by default it is logged.
         """
-        self._report = report or self._report
+        self._report_to = report
         deadline = time.monotonic() + timeout_s
         while (answer := self.poll_answer()) is None:
             if time.monotonic() > deadline:
@@ -414,6 +432,7 @@ class Reply(Stream):
         if self._answer is None and self._ended:
             raise Refused("the reply was closed before its turn ended; the turn continues.")
         self._events.clear()
+        self.drops_events = True
         if self._answer is None:
             self.pump()
         return self._answer

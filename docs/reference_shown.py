@@ -134,7 +134,7 @@ OF_THE_PACKAGE = {
     "ModelRequest": ("of",),
     "Reply": ("offer", "pump", "poll_answer", "no_answer_yet", "settle"),
     "Session": ("fold",),
-    "Stream": ("offer", "pump", "take", "is_idle"),
+    "Stream": ("offer", "pump", "take", "is_idle", "dropping"),
 }
 
 

@@ -11,7 +11,7 @@ The folds, the decisions, the claims and the tools are the product's own. The lo
 model is a scripted Messages API that is as strict as the real API, and time is virtual.
 
 Read in this order: `run.py`, `script.py`, `engine.py` (what a run works with), `tools.py`
-(`check_tool`), `plugin.py` (the fixture).
+(`check_tool`), `forgotten.py` (calls that were not awaited), `plugin.py` (the fixture).
 """
 
 from importlib import import_module

@@ -7,9 +7,11 @@ plugin does, in a new event loop.
 import asyncio
 import inspect
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from .forgotten import FORGOTTEN
 
 try:
     import pytest
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from .run import AgentRun
     from .script import Scripted
 
+T = TypeVar("T")
 _OTHERS = ("asyncio", "anyio", "trio")
 
 
@@ -86,6 +89,17 @@ def foldlog_agent(tmp_path: Path) -> Iterator[MakeRun]:
     for run in make.runs:
         run.demand_complete()
     make.warn_of_unused_answers()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, T, T]:
+    """Fail a test that passed although a call of the kit, such as `run.crash()`, was not awaited.
+    """
+    FORGOTTEN.clear()
+    result = yield
+    if FORGOTTEN:
+        pytest.fail(" ".join(FORGOTTEN), pytrace=False)
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -33,6 +33,7 @@ from ..schemas.codec import entry_of
 from ..schemas.enums import Outcome
 from ..schemas.ids import call_key
 from .engine import STEPS_MAX, Engine
+from .forgotten import awaited
 from .script import Answers, Scripted
 
 E = TypeVar("E", bound=SessionEvent)
@@ -57,6 +58,7 @@ def _of_session(
 ) -> Callable[Concatenate["AgentRun", P], Coroutine[Any, Any, T]]:
     """The method of the run's session, to be awaited."""
 
+    @awaited
     @wraps(method)
     async def call(run: "AgentRun", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return method(run.session, *args, **kwargs)
@@ -162,6 +164,7 @@ class AgentRun:
     resolve = _of_session(Session.resolve)
     cancel = _of_session(Session.cancel)
 
+    @awaited
     async def result(self) -> Answer:
         """The answer to the message that was sent last, once its turn has ended: `text`, `reason`,
         `note`. You may call this even if you have awaited the reply or iterated over it.
@@ -172,6 +175,7 @@ class AgentRun:
 
     # -- what happens to the worker ----------------------------------------------------------------
 
+    @awaited
     async def crash(self) -> None:
         """Kill the worker now, and start another worker.
 
@@ -214,6 +218,7 @@ class AgentRun:
                     f"{', '.join(dict.fromkeys(self.event_types()))}"
                 )
 
+    @awaited
     async def advance(self, time: timedelta | float) -> None:
         """Advance the clock by seconds or a timedelta, so that approvals expire and retries are
         due.
@@ -224,6 +229,7 @@ class AgentRun:
         self._engine.ms += int(seconds * 1000)
         await self.settle()
 
+    @awaited
     async def settle(self) -> None:
         """Let the worker do everything that is due at the clock's current time. Use this if there
         is no reply to await. It does not advance the clock: use `advance` to end a wait.
@@ -358,6 +364,7 @@ class RunReply:
             await self._run.continue_for(self._reply)
         raise self._run._never_ends()
 
+    @awaited
     async def until(self, kind: type[E]) -> E:
         """The next event of a class. Raises ReplyEnded if the reply ends without such an event, and
         RunWaits if the run cannot continue."""
@@ -372,6 +379,7 @@ class RunReply:
         note = answer.note and f" ({answer.note})"
         raise ReplyEnded(f"the reply ended without {kind.__name__}: {answer.reason}{note}{failed}")
 
+    @awaited
     async def answer(self) -> Answer:
         """The answer, once the turn has ended. Raises RunWaits if the run cannot continue."""
         async for _ in self:

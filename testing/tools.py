@@ -20,6 +20,7 @@ from ..processors.tools.side_log import SideLogStore
 from ..processors.tools.tool import Tool, check_args
 from ..schemas import events as ev
 from ..schemas.enums import Effect
+from .forgotten import awaited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class ToolChecked:
     text: str
 
 
+@awaited
 async def check_tool(
     tool: Tool, arguments: dict[str, Any] | None = None, *, workdir: Path | None = None
 ) -> ToolChecked:

@@ -46,7 +46,9 @@ POLL_S = 0.1
 """How long one poll of the log waits, in seconds. Ctrl-C and typed answers may wait as long."""
 
 OLD_LINES = 12
-"""How many lines of an earlier conversation are shown when a person returns to it."""
+"""How many lines of an earlier conversation are shown when a person returns to it, at least: its
+last turn is shown whole.
+"""
 RECENT = 12
 """How many sessions --resume lists; with the question they fit on a small screen."""
 
@@ -173,11 +175,13 @@ class Chat:
                 "another session, or give its user with --user."
             )
         if self.screen.live:
-            for kind, text in transcript_rows(views, self.client.read_blob)[-OLD_LINES:]:
+            read, turn = self.client.read_blob, views.turn.number
+            last = len(transcript_rows(views, read, from_turn=turn))
+            for kind, text in transcript_rows(views, read)[-max(OLD_LINES, last):]:
                 if kind in ("answer", "partial"):
                     self.screen.answer(text)
                 else:
-                    line(text)
+                    self.screen.earlier(text)
         for shown in snapshot(self._viewer):
             self.screen.show(shown)
 

@@ -1,6 +1,7 @@
 """init: writes a small project whose tests and run command pass at once."""
 
 import re
+import shlex
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -39,7 +40,7 @@ def init_command(directory: Path, as_json: bool) -> None:
     """
     name = agent_name(directory)
     written = write_project(directory, name)
-    enter = [] if directory == Path() else [f"cd {directory}"]
+    enter = [] if directory == Path() else [shlex.join(["cd", str(directory)])]
     test = "python -m pytest"
     run = ["foldlog dev --agent app:agent", f"foldlog chat --agent {name}"]
     if as_json:

@@ -216,7 +216,9 @@ def transcript_lines(views: "SessionViews", read: Any) -> list[str]:
     return [clean(text) for _, text in transcript_rows(views, read)]
 
 
-def transcript_rows(views: "SessionViews", read: Any) -> list[tuple[str, str]]:
+def transcript_rows(
+    views: "SessionViews", read: Any, *, from_turn: int = 0
+) -> list[tuple[str, str]]:
     """The kind and the text of each entry of the transcript. The caller must clean the text."""
 
     def content(body: Any) -> str:
@@ -227,6 +229,8 @@ def transcript_rows(views: "SessionViews", read: Any) -> list[tuple[str, str]]:
 
     rows: list[tuple[str, str]] = []
     for row in views.transcript.lines:
+        if row.turn < from_turn:
+            continue
         match row.kind:
             case "message":
                 text = f"> {content(row.body)}"

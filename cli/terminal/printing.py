@@ -7,6 +7,7 @@ changes of writing direction become visible text.
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -32,6 +33,26 @@ def brief(text: str, chars: int = LINE_CHARS_MAX) -> str:
     """The text as one clean line of at most `chars` characters."""
     line = clean(" ".join(text.split()))
     return line if len(line) <= chars else line[: chars - 3] + "..."
+
+
+_WORDS = re.compile(r"\n|[^\S\n]+|`[^`\n]+`\S*|\S+")
+
+
+def wrapped(text: str, columns: int, column: int = 0) -> tuple[str, int]:
+    """The text with a line end before each word that would cross the edge of the window, and the
+    column after it. `column`: where the text begins. A command in backticks is one word.
+    """
+    parts = []
+    for part in _WORDS.findall(text):
+        if part == "\n":
+            column = 0
+        else:
+            if not part.isspace() and column and column + len(part) > columns >= len(part):
+                parts.append("\n")
+                column = 0
+            column = (column + len(part) - 1) % columns + 1
+        parts.append(part)
+    return "".join(parts), column
 
 
 def json_line(data: Any) -> str:

@@ -6,6 +6,7 @@ answer is printed when it is final: stdout then has only answers, and everything
 stderr.
 """
 
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from ...log.blobs import BlobError
 from ...processors.fold.projections.transcript import Line
 from ...schemas.events.parts import Body, ReadBlob
 from .clean_text import clean
-from .printing import brief, has_styles, note, write
+from .printing import brief, has_styles, note, wrapped, write
 from .turn_meter import took
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 ERASE = "\r\x1b[K"
+_LAST_WORD = re.compile(r"(?<!\S)\S{1,20}\Z")
+"""A word that may still grow. Longer ones are shown as they come, as in languages without blanks.
+"""
 
 
 class Screen:
@@ -49,7 +53,8 @@ class Screen:
             self._markdown = markdown.Markdown(self._drawn)
         self._clock = ""  # the line that shows what runs
         self._column = 0
-        self._held = ""  # streamed text that what follows may change
+        self._held = ""  # streamed text that what follows may change, and the last word
+        self._doubts: set[str] = set()  # calls whose doubt is shown
         self._kind = ""
         self._shown = False
 
@@ -61,8 +66,7 @@ class Screen:
             self._markdown.refresh()
         if self._markdown is None or self._column or text == self._clock:
             return
-        columns = shutil.get_terminal_size().columns
-        shown = brief(text, max(1, columns - 3))
+        shown = brief(text, max(1, _columns() - 3))
         write_raw(f"{ERASE}{DIM}… {shown}{PLAIN}" if text else ERASE)
         self._clock = text
 
@@ -97,7 +101,11 @@ class Screen:
             note(text)
             return
         self._new_line()
-        click.echo(self._styled(DIM, f"[{clean(text)}]"))
+        click.echo(self._styled(DIM, _wrapped(f"[{text}]")))
+
+    def earlier(self, text: str) -> None:
+        """Print an earlier line of the conversation."""
+        click.echo(_wrapped(text))
 
     def ask(self, text: str) -> None:
         """Print text that a person must read before answering."""
@@ -117,15 +125,15 @@ class Screen:
             self._markdown.feed(token.text)
         else:
             text = self._held + token.text
-            sure = settled(text)
+            word = _LAST_WORD.search(text)
+            sure = min(settled(text), word.start() if word else len(text))
             self._plain(text[:sure])
             self._held = text[sure:]
         self._shown = True
 
     def _plain(self, text: str) -> None:
-        write(text)
-        if text:
-            self._column = 0 if text.endswith("\n") else 1
+        shown, self._column = wrapped(clean(text), _columns(), self._column)
+        write(shown)
 
     def _style(self, code: str) -> None:
         if self._markdown is not None:
@@ -178,10 +186,14 @@ class Screen:
             case "asks":
                 self.remark(f"{name} asks for approval")
             case "result":
+                self._doubts.discard(line.call)
                 ms = self._tool_ms(line.call) if self.live else None
                 time = f" in {took(ms)}" if ms is not None else ""
                 self.remark(f"{name}: {line.text}{time}: {self._result(line.body)}")
+            case "doubt" if line.call in self._doubts:
+                pass  # HUMAN_NEEDED: the question is on the screen
             case "approval" | "resolved" | "doubt":
+                (self._doubts.add if line.kind == "doubt" else self._doubts.discard)(line.call)
                 self.remark(f"{name} ({line.call}): {line.text}")
             case "attempt":
                 self.remark(line.text)
@@ -204,6 +216,14 @@ class Screen:
     def _result(self, body: Body | None) -> str:
         size = f" ({body.ref.bytes} bytes)" if body is not None and body.ref is not None else ""
         return brief(self._inline(body)) + size
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
+
+
+def _wrapped(text: str) -> str:
+    return wrapped(clean(text), _columns())[0]
 
 
 def write_raw(code: str) -> None:

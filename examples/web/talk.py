@@ -28,4 +28,6 @@ with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
                     print(f"\n{event['tool']} {event['arguments']}: allowed")
                     decision = {"call": event["call"], "allow": True}
                     http.post(f"/chats/{chat}/decisions", json=decision).raise_for_status()
+                elif event.get("reason", "end_turn") != "end_turn":
+                    print(f"\n{kind}: {event['reason']}")
     print()

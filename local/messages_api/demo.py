@@ -59,6 +59,19 @@ _TOUR = re.compile(
     r"|summari[sz]e|describe|overview)\b",
     re.IGNORECASE,
 )
+_STORY = re.compile(r"\blong story\b", re.IGNORECASE)
+STORY_S = 20.0
+"""How long the answer with the story streams, so that a hand can kill a worker meanwhile."""
+STORY = (
+    "A clerk kept a book of everything the town asked of her. She wrote each promise down before "
+    "she went to keep it, and each result before she told anyone.\n\n"
+    "One night the lamp went out in the middle of a line, and she was gone. In the morning another "
+    "clerk opened the book. He read from the first page to the last, and knew what was promised, "
+    "what was done, and what nobody could know. What was done he left alone. What was promised he "
+    "kept. Where the book could not say whether a coin had been paid, he asked.\n\n"
+    "The town noticed nothing, except that the line broken off in the night was whole. Such clerks "
+    "may come and go, the people say, as long as the book is kept."
+)
 _QUOTE_CHARS = 320
 _QUOTE_LINES = 6
 
@@ -81,6 +94,8 @@ def demo(request: Request) -> Reply:
 
 def _reply(request: Request) -> Reply:
     prompt = text_of(request.messages[request.turn_start]["content"])
+    if _STORY.search(prompt):
+        return Reply([text(STORY)], chunk="word", pace_s=STORY_S / len(STORY.split()))
     called = {call["name"] for call in request.turn_calls}
     if _is_tour(request, prompt):
         return _tour(request, prompt, called)

@@ -71,6 +71,7 @@ def written_agent(directory: Path) -> Path:
 
 
 @pytest.mark.broker
+@pytest.mark.timeout(240)  # every command of the page, each a process: 75 s on a slow machine
 def test_the_quickstart_of_readme_works_as_written(foldlog, tmp_path):
     written_agent(tmp_path)
     dev_line, chat_line = commands(README)

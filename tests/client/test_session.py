@@ -5,6 +5,7 @@ import gc
 import inspect
 import threading
 import warnings
+from functools import partial
 
 import pytest
 
@@ -26,8 +27,10 @@ from foldlog.client.outcomes import CommandRefused, NoAnswerYet, UnknownMessage
 from foldlog.client.session import BACKLOG_MAX, BadCursor, ReplyEnded, Session, StreamOverrun
 from foldlog.client.show import UnknownSession
 from foldlog.log.errors import LogUnreachable, Refused, SettingsError
+from foldlog.schemas.events import AgentDigest, PartitionTaken
+from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.kit.played import Played, memory_log, settings_in
-from foldlog.tests.kit.waiting import joined
+from foldlog.tests.kit.waiting import PATIENCE_S, joined
 
 
 @pytest.fixture
@@ -243,6 +246,49 @@ def test_a_session_without_a_worker_says_so_once(session, monkeypatch):
     monkeypatch.setattr("foldlog.client.session.PATIENCE_S", 0.0)
     waiting = session.send("hi").until(Waiting)
     assert "no worker has responded" in waiting.reason and "shop" in waiting.reason
+
+
+def test_a_stream_of_all_events_says_that_no_worker_answers(session, monkeypatch):
+    """The defect: only a reply did, so a script that continued at a cursor hung silently."""
+    monkeypatch.setattr("foldlog.client.outcomes.SOON_S", 0.0)
+    stream = session.events()
+    stream.pump()
+    assert stream.is_idle, "no turn is open"
+    session.send("hi")
+    assert "no worker has responded" in stream.until(Waiting, timeout_s=0).reason
+
+
+@pytest.mark.parametrize(
+    ("stops_at", "why"),
+    [("no worker", "no worker has responded"), ("no agent", "Did you mean shop"),
+     ("approval", "foldlog approve s1 1.1.0"), ("doubt", "foldlog resolve s1 1.1.0")],
+)  # fmt: skip
+def test_a_script_that_drops_events_logs_at_once_why_it_waits(
+    foldlog, log, monkeypatch, caplog, stops_at, why
+):
+    """The defect: a script that waited for its answer, or for one kind of event, hung silently."""
+    monkeypatch.setattr("foldlog.client.outcomes.SOON_S", 0.0)
+    session = foldlog.open("s1", agent="shpo" if stops_at == "no agent" else "shop")
+    reply = session.send("charge me")
+    played = Played(log, "s1")
+    if stops_at == "no agent":
+        served = (AgentDigest(name="shop", digest="0" * 64),)
+        for role in ("sessions", "models"):
+            taken = PartitionTaken(role=role, owner="w1/1", agents=served)
+            played.append(taken, role, PARTITION_KEY)
+    if stops_at in ("approval", "doubt"):
+        played.propose("", ("charge", {"cents": 5}))
+        played.invoke(approval="ask" if stops_at == "approval" else "none")
+    if stops_at == "doubt":
+        played.tool_start()
+        played.uncertain()
+    for wait in (reply.answer, partial(session.reply(reply.message_id).until, TurnEnded)):
+        caplog.clear()
+        with pytest.raises(NoAnswerYet):
+            wait(timeout_s=0)
+        (waits,) = caplog.records
+        assert why in waits.getMessage()
+
 
 
 def test_a_stream_that_nobody_reads_is_cut_with_the_cursor_to_continue(session, log, monkeypatch):
@@ -491,6 +537,29 @@ def test_an_async_reply_that_nobody_awaits_warns_that_nothing_was_sent(log, tmp_
                 reply = await session.send("hi").begin()
                 del reply
                 gc.collect()
+
+    asyncio.run(main())
+
+
+def test_a_forgotten_await_is_an_error_that_says_what_to_write(log, tmp_path):
+    """The defect: a "coroutine" or "_Connecting" object had no attribute."""
+    async def main() -> None:
+        with pytest.warns(RuntimeWarning, match=r"Write `await foldlog.aconnect\(...\)`"):
+            with pytest.raises(AttributeError, match=r"Write `await foldlog.aconnect\(...\)`"):
+                aconnect(settings_in(tmp_path), log=log).open("s1")
+            gc.collect()
+        async with aconnect(settings_in(tmp_path), log=log) as connection:
+            with pytest.warns(RuntimeWarning, match=r"Write `await log.open\(...\)`"):
+                with pytest.raises(AttributeError, match="Write `await log.open"):
+                    connection.open("s1", agent="shop").send("hi", message_id="m1")
+                gc.collect()
+            assert await connection.sessions() == []
+            opening = asyncio.create_task(connection.open("s1", agent="shop"))
+            session = await asyncio.wait_for(opening, PATIENCE_S)
+            with pytest.warns(RuntimeWarning, match=r"session.terminate\(...\) was not awaited"):
+                session.terminate()
+            assert (await session.state()).status == "idle"
+            assert asyncio.iscoroutinefunction(session.terminate)
 
     asyncio.run(main())
 

@@ -17,8 +17,9 @@ from foldlog.local.messages_api import (
     tool_use,
 )
 from foldlog.local.messages_api.builtin import load_script
-from foldlog.local.messages_api.demo import WHO
+from foldlog.local.messages_api.demo import STORY_S, WHO, demo
 from foldlog.local.messages_api.demo_reading import about, failure_of, lines_of, main_file, names_in
+from foldlog.local.messages_api.request import NO_SESSION, Request
 from foldlog.tests.local.scripted_client import ask, assistant, events, results, text_of
 
 
@@ -389,6 +390,14 @@ def test_demo_calls_a_tool_that_is_named_with_its_arguments(order, calls, wanted
         made, answer = work(server, order, tools=[CHARGE], files={"charge": "paid"})
     assert made == calls
     assert wanted in answer and "in which I looked" not in answer
+
+
+def test_demo_tells_a_story_that_lasts_long_enough_to_kill_its_worker():
+    body = {"messages": [{"role": "user", "content": "Tell me a LONG story."}], "tools": DEMO_TOOLS}
+    reply = demo(Request(1, body, NO_SESSION, 1, ""))
+    (story,) = reply.blocks
+    assert reply.chunk == "word"
+    assert reply.pace_s * len(story["text"].split()) >= STORY_S == 20
 
 
 def test_demo_gives_the_same_reply_to_the_same_request():

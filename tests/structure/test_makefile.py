@@ -67,6 +67,14 @@ def test_setup_runs_again_only_when_something_changed(tmp_path):
     assert not _is_up_to_date(tmp_path)
 
 
+def test_setup_shows_what_it_does_while_it_does_it(tmp_path):
+    """The defect: pip was quiet for two minutes."""
+    _copy_setup(tmp_path)
+    planned = _run("make", "--dry-run", "setup", cwd=tmp_path).stdout
+    (install,) = (line for line in planned.splitlines() if "-r requirements.lock" in line)
+    assert "--quiet" not in install and "setup: compiling them" in planned
+
+
 def test_setup_without_a_python_names_what_is_missing(tmp_path):
     _copy_setup(tmp_path)
     ran = _run("make", "setup", "PYTHON=no-such-python", cwd=tmp_path)

@@ -219,14 +219,27 @@ async def test_two_replies_may_be_awaited_at_once(foldlog_agent):
 def run_python(directory, *arguments):
     """Returns what a Python process prints in a directory."""
     command = [sys.executable, *arguments]
-    ran = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=100)
     return ran.stdout + ran.stderr
 
 
 def test_a_test_that_ran_less_than_it_asked_for_fails(tmp_path):
     (tmp_path / "test_it.py").write_text(dedent("""
-        from foldlog import Agent
+        from foldlog import Agent, tool
+        from foldlog.testing import check_tool
         agent = Agent(name="a", model="claude-opus-5-5")
+
+        @tool(effect="pure")
+        def now() -> str:
+            "The time."
+
+        async def test_forgets_to_await_the_crash(foldlog_agent):
+            run = foldlog_agent(agent)
+            run.crash()
+            forgotten = run.advance(5)
+
+        def test_forgets_to_run_the_check():
+            check_tool(now)
 
         async def test_never_crashes(foldlog_agent):
             run = foldlog_agent(agent, script=["hello"])
@@ -238,7 +251,9 @@ def test_a_test_that_ran_less_than_it_asked_for_fails(tmp_path):
             foldlog_agent(agent, script=["hello"]).send("hi")
     """))
     printed = run_python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
-    assert "2 passed, 2 errors" in printed, printed
+    assert "2 failed, 2 passed, 2 errors" in printed, printed
+    for call in ("run.crash", "run.advance", "check_tool"):
+        assert f"{call}(...) was not awaited, so it did nothing. Write `await {call}(" in printed
     assert "crash_after('TOOL_STARTED') did not crash the worker" in printed
     assert "the reply was not awaited. Write `await run.send(...)`" in printed
 

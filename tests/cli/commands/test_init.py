@@ -95,6 +95,14 @@ def test_bad_input_a_file_or_a_directory_without_a_right_in_place_of_dir(shell, 
     assert ran.code == 1 and "Nothing was written. Give a directory" in ran.err
 
 
+def test_the_printed_commands_work_for_a_name_with_a_blank(shell, tmp_path, monkeypatch):
+    """The defect: `cd My Shop`."""
+    monkeypatch.chdir(tmp_path)
+    assert shell("init", "My Shop").code == 0
+    (found,) = shell("init --json", "Their Shop").json
+    assert found["next"][0] == "cd 'Their Shop'"
+
+
 @pytest.mark.parametrize(
     ("directory", "name"),
     [("My Shop", "my-shop"), ("/", "agent"), ("x" * 300, "x" * 64), ("日本", "agent")],

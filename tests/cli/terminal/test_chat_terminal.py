@@ -82,6 +82,7 @@ class Terminal:
 @pytest.fixture
 def at_terminal(tmp_path, monkeypatch):
     """Runs `chat s1` with stdin and stdout at a terminal. The person acts in a separate thread."""
+    monkeypatch.setattr(outcomes, "SOON_S", outcomes.PATIENCE_S)  # the test's worker may be slow
     log, settings = memory_log(threaded=True), settings_in(tmp_path)
     ours, theirs = os.openpty()
     modes = termios.tcgetattr(theirs)
@@ -294,7 +295,7 @@ def test_a_text_that_is_no_answer_decides_nothing(at_terminal):
         terminal.see("Then again.")
         terminal.quit()
 
-    at_terminal(person)
+    assert at_terminal(person).count("the worker died") == 1, "a doubt is shown once"
 
 
 def test_N2_a_report_for_a_doubt_that_is_settled_elsewhere_is_dropped(at_terminal):
@@ -431,13 +432,15 @@ def test_markdown_is_drawn_as_it_arrives(at_terminal):
     at_terminal(after)
 
 
-def test_without_colours_the_text_is_the_models(at_terminal, monkeypatch):
+def test_without_colours_the_text_is_the_models_wrapped_at_words(at_terminal, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "30")
 
     def person(terminal, played):
+        terminal.see("[session s1; come back with: \nfoldlog chat s1]\n")
         terminal.send("hi", played)
-        played.answer("**bold** `code`")
-        terminal.see("**bold** `code`\n")
+        played.answer("**bold** `code`, and a sentence that is longer")
+        terminal.see("**bold** `code`, and a \nsentence that is longer\n")
         terminal.quit()
 
     at_terminal(person)
@@ -656,6 +659,9 @@ def test_resume_lists_recent_sessions_and_continues_the_chosen_one(at_terminal):
         client = Edge(terminal.settings, played.log).client()
         Session(client, "other", "clerk").say("Book a table for two.")
         terminal.send("Refund order 17 today.", played)
+        for _ in range(7):  # more than OLD_LINES lines
+            played.propose("", ("look_up", {}))
+            played.run_tool("found")
         played.answer("Done.")
         terminal.quit()
 
@@ -669,7 +675,8 @@ def test_resume_lists_recent_sessions_and_continues_the_chosen_one(at_terminal):
         terminal.see("continue which?")
         terminal.type("2\n")
         terminal.see("[session s1; come back with")
-        terminal.see("> Refund order 17 today.\nDone.\n")
+        terminal.see("> Refund order 17 today.\n[call 1.1.0 look_up]")
+        terminal.see("Done.\n")
         terminal.quit()
 
     at_terminal(after, "chat --resume")

@@ -42,6 +42,20 @@ def test_json_is_one_equivalent_line_that_controls_nothing(text):
     line.encode()
 
 
+@pytest.mark.parametrize(
+    ("text", "column", "shown", "after"),
+    [
+        ("one two three", 0, "one two \nthree", 5),
+        ("one two", 9, "\none two", 7),
+        ("one\ntwo", 3, "one\ntwo", 3),
+        ("see `a b c` now", 0, "see \n`a b c` \nnow", 3),
+        ("0123456789abc de", 0, "0123456789abc de", 6),
+    ],
+)
+def test_text_is_wrapped_at_words(text, column, shown, after):
+    assert printing.wrapped(text, 10, column) == (shown, after)
+
+
 def test_a_table_is_aligned(capsys):
     rows = [{"a": 1, "long_name": "x"}, {"a": 22, "long_name": None}]
     printing.table(rows, ("a", "long_name"))
