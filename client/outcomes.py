@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..log.errors import Refused, Retry
 from ..processors.effects.failed_turns import Lines, last_failure, way_out
-from ..processors.fold.projections.partition import INITIAL, PartitionView
+from ..processors.fold.projections.partition import PartitionView
 from ..processors.fold.projections.transcript import Line
 from ..processors.fold.ruling import DUPLICATE, Verdict
 from ..processors.fold.sessions import FoldedEvent
@@ -240,7 +240,7 @@ class Patience:
         if seen.entry.writer != "producer" or begins:
             self._since = time.monotonic()
 
-    def report_if_due(self, views: SessionViews, holders: PartitionView = INITIAL) -> None:
+    def report_if_due(self, views: SessionViews, holders: PartitionView | None = None) -> None:
         """Report what the session waits for, if it is time to."""
         waits = what_it_waits_for(views, holders)
         text, after_s = waits.text, self._patience_s
