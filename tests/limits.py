@@ -50,6 +50,15 @@ def _limit_s(item: pytest.Item) -> float:
     return float(item.config.getini("timeout") or 0)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test the limit of this machine."""
+    from foldlog.tests.kit.slowness import allowed
+
+    for item in items:
+        if limit_s := _limit_s(item):
+            item.add_marker(pytest.mark.timeout(allowed(limit_s)), append=False)
+
+
 def pytest_configure() -> None:
     global _stderr
     _stderr = os.dup(2)  # pytest captures the descriptor 2 during tests

@@ -13,10 +13,11 @@ from foldlog.log import Settings, open_log
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.kit.own_environment import installation_env
 from foldlog.tests.kit.programs import line_of, output_of
+from foldlog.tests.kit.slowness import allowed
 from foldlog.tests.kit.waiting import until
 
 pytestmark = pytest.mark.broker
-WAIT_S = 60
+WAIT_S = allowed(60)
 
 
 class Machine:

@@ -19,11 +19,12 @@ from foldlog.log.errors import SettingsError
 from foldlog.log.memory import MemoryLog
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.kit.played import Played, memory_log, settings_in
+from foldlog.tests.kit.slowness import allowed
 from foldlog.web.asgi import asgi
 from foldlog.web.gateway.mounted import AsgiApp
 from foldlog.web.gateway.serve import listen
 
-PATIENCE_S = 30.0
+PATIENCE_S = allowed(30.0)
 ANA, BOB = {"x-user": "ana"}, {"x-user": "bob"}
 
 

@@ -9,9 +9,10 @@ from foldlog.log import open_log
 from foldlog.log.errors import LogUnreachable
 from foldlog.log.made import apply_topics
 from foldlog.tests.kit.played import PARTITIONS, Played, settings_in
+from foldlog.tests.kit.slowness import allowed
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash, pytest.mark.spread]
-WAIT_S = 90.0
+WAIT_S = allowed(90.0)
 
 
 def test_S2_a_stream_outlives_its_broker_and_yields_each_token_once(own_broker, tmp_path):

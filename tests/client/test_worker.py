@@ -16,9 +16,10 @@ from foldlog.local.messages_api import ScriptedServer
 from foldlog.log.errors import Refused
 from foldlog.tests.kit.own_environment import installation_env
 from foldlog.tests.kit.programs import line_of
+from foldlog.tests.kit.slowness import allowed
 
 pytestmark = pytest.mark.broker
-WAIT_S = 90
+WAIT_S = allowed(90)
 
 AGENT = """
 import os, sys, threading

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foldlog.tests.kit import stopped_process
+from foldlog.tests.kit.slowness import allowed
 
 MAIN = Path(__file__).with_name("worker_main.py")
 ZYGOTE = Path(__file__).with_name("zygote.py")
-PATIENCE_S = 90.0  # for waits that take a second on an idle machine
+PATIENCE_S = allowed(90.0)  # for waits that take a second on an idle machine
 POLL_S = 0.005
 
 

@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 from foldlog.tests.kit.own_environment import bare_env
 from foldlog.tests.kit.programs import END_S, end
+from foldlog.tests.kit.slowness import allowed
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 90  # for a worker to take its partitions on a busy machine, or for an output
+WAIT_S = allowed(90)  # for a worker to take its partitions on a busy machine, or for an output
 
 SERVERS = ("foldlog dev", "foldlog worker", "foldlog gateway",
            "python -m foldlog.local.messages_api", "python -m http.server", "python -m uvicorn")

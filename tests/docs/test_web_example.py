@@ -19,9 +19,10 @@ from foldlog.tests.docs.test_pages import installation
 from foldlog.tests.kit.browser_fixture import WAIT_MS, chromium_path
 from foldlog.tests.kit.own_environment import bare_env
 from foldlog.tests.kit.programs import END_S, end
+from foldlog.tests.kit.slowness import allowed
 
 pytestmark = pytest.mark.broker
-WAIT_S = 90.0
+WAIT_S = allowed(90.0)
 ANA = {"Authorization": "Bearer token-of-ana"}
 ANSWER = "Order 17 was packed on Monday, and it will arrive tomorrow."
 

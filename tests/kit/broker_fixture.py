@@ -22,6 +22,7 @@ import pytest
 from foldlog.local.kafka import Broker, BrokerError, temporary_broker
 from foldlog.local.kafka.temporary import temporary_directory
 from foldlog.tests.kit.downloads import cache_dir
+from foldlog.tests.kit.slowness import allowed
 from foldlog.tests.kit.waiting import until
 from foldlog.tests.limits import alive
 
@@ -38,7 +39,7 @@ _QUIET = {
 _HEAP = ("-Xmx512m",)  # the topics of all tests of four processes
 _DIRECTORY = "directory of the shared broker"  # what the processes of pytest-xdist are told
 _FAILURE = "failure"  # the file that says why it did not start
-START_S = 60.0
+START_S = allowed(60.0)
 
 
 def unique_name(stem: str = "t") -> str:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from .slowness import allowed
 from .waiting import PATIENCE_S, within
 
 END_S = 30.0
@@ -24,29 +25,30 @@ def run(
     options: dict[str, Any] = {"capture_output": True, "text": True, "check": False, **more}
     if "input" not in options:
         options.setdefault("stdin", subprocess.DEVNULL)
-    return subprocess.run(list(map(str, command)), timeout=within_s, **options)
+    return subprocess.run(list(map(str, command)), timeout=allowed(within_s), **options)
 
 
 def ended(process: "subprocess.Popen[Any]", within_s: float = PATIENCE_S) -> int:
     """Wait until a process has ended by itself, and return its exit code. If the limit passes, the
     process is killed and the test fails."""
     try:
-        return process.wait(within_s)
+        return process.wait(allowed(within_s))
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(END_S)
-        raise AssertionError(f"{process.args} did not end within {within_s:g} s") from None
+        process.wait(allowed(END_S))
+        limit_s = allowed(within_s)
+        raise AssertionError(f"{process.args} did not end within {limit_s:g} s") from None
 
 
 def output_of(process: "subprocess.Popen[Any]", within_s: float = PATIENCE_S) -> tuple[Any, Any]:
     """Wait until a process has ended, and return its stdout and stderr (`communicate`)."""
     try:
-        return process.communicate(timeout=within_s)
+        return process.communicate(timeout=allowed(within_s))
     except subprocess.TimeoutExpired:
         process.kill()
-        out, err = process.communicate(timeout=END_S)
+        out, err = process.communicate(timeout=allowed(END_S))
         raise AssertionError(
-            f"{process.args} did not end within {within_s:g} s\n{out}\n{err}"
+            f"{process.args} did not end within {allowed(within_s):g} s\n{out}\n{err}"
         ) from None
 
 
@@ -56,7 +58,7 @@ def end(
     """End a process with a signal, and with SIGKILL if it does not end in time."""
     process.send_signal(by)
     with suppress(subprocess.TimeoutExpired):
-        process.wait(within_s)
+        process.wait(allowed(within_s))
         return
     process.kill()
     process.wait(END_S)

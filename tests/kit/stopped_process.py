@@ -9,7 +9,9 @@ import signal
 import time
 from pathlib import Path
 
-PATIENCE_S = 30.0
+from foldlog.tests.kit.slowness import allowed
+
+PATIENCE_S = allowed(30.0)
 POLL_S = 0.005
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from time import monotonic, sleep  # bound here: some tests replace those of the module `time`
 from typing import TypeVar
 
+from foldlog.tests.kit.slowness import allowed
+
 T = TypeVar("T")
 
 PATIENCE_S = 60.0
@@ -24,6 +26,7 @@ def until(
 ) -> T:
     """Return the first true value of `condition`. Raises AssertionError with `what`, and with the
     value of `show`, if there is none within `within_s` seconds."""
+    within_s = allowed(within_s)
     deadline = monotonic() + within_s
     while not (value := condition()):
         if monotonic() > deadline:
@@ -39,6 +42,7 @@ async def until_async(
     show: Callable[[], object] | None = None,
 ) -> T:
     """Like `until`, while the event loop runs."""
+    within_s = allowed(within_s)
     deadline = monotonic() + within_s
     while not (value := condition()):
         if monotonic() > deadline:
@@ -61,6 +65,7 @@ def within(what: str, work: Callable[[], T], within_s: float = PATIENCE_S) -> T:
 
     thread = threading.Thread(target=run, daemon=True, name=what)
     thread.start()
+    within_s = allowed(within_s)
     thread.join(within_s)
     if errors:
         raise errors[0]
@@ -71,6 +76,7 @@ def within(what: str, work: Callable[[], T], within_s: float = PATIENCE_S) -> T:
 
 def joined(thread: threading.Thread, within_s: float = PATIENCE_S) -> None:
     """Wait until a thread has ended."""
+    within_s = allowed(within_s)
     thread.join(within_s)
     assert not thread.is_alive(), f"the thread {thread.name} did not end within {within_s:g} s"
 

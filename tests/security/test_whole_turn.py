@@ -20,10 +20,11 @@ from foldlog.cli.__main__ import main
 from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.own_environment import bare_env
 from foldlog.tests.kit.programs import line_of, output_of
+from foldlog.tests.kit.slowness import allowed
 from foldlog.tests.security.secured import Secured, password_of
 
 pytestmark = pytest.mark.broker
-WAIT_S = 60
+WAIT_S = allowed(60)
 AGENT = """
 from foldlog.processors.agent import Agent
 agent = Agent(name="default", model="claude-sonnet-4-5", memory=True)

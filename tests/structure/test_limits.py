@@ -1,5 +1,6 @@
 """The limits of tests: what hangs is named, and the run ends."""
 
+import os
 import sys
 
 import pytest
@@ -8,9 +9,12 @@ from foldlog.tests import limits
 from foldlog.tests.kit.programs import run
 
 CONFTEST = """
-from foldlog.tests import limits
+import os
 
-limits.GRACE_S = 1.0
+from foldlog.tests import limits
+from foldlog.tests.kit import slowness
+
+limits.GRACE_S, slowness.SLOWNESS = 1.0, float(os.environ["SLOWNESS"])
 pytest_plugins = ["foldlog.tests.limits"]
 """
 ENDLESS = """
@@ -33,6 +37,12 @@ def test_thread():
     async def play():
         await asyncio.to_thread(endless)
     asyncio.run(play())
+
+@pytest.mark.timeout(1)
+def test_much_work():
+    end = time.perf_counter() + 1.5
+    while time.perf_counter() < end:
+        pass
 
 def test_left():
     threading.Thread(target=endless).start()
@@ -59,10 +69,11 @@ def play(tmp_path):
     (tmp_path / "test_planted.py").write_text(ENDLESS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
 
-    def play(name, *options):
+    def play(name, *options, slowness=1.0):
         chosen = f"test_planted.py::{name}"
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, chosen]
-        return run(command, within_s=60, cwd=tmp_path)
+        env = {**os.environ, "SLOWNESS": str(slowness)}
+        return run(command, within_s=60, cwd=tmp_path, env=env)
 
     return play
 
@@ -70,6 +81,11 @@ def play(tmp_path):
 def test_an_endless_test_fails_by_name(play):
     ran = play("test_main")
     assert ran.returncode == 1 and "FAILED test_planted.py::test_main" in ran.stdout
+
+
+def test_a_limit_is_longer_on_a_slow_machine(play):
+    assert play("test_much_work").returncode == 1
+    assert play("test_much_work", slowness=4.0).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from foldlog.cli.commands.init import TEMPLATES, agent_name
 from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.own_environment import NO_FLEET, bare_env
 from foldlog.tests.kit.programs import line_of
+from foldlog.tests.kit.slowness import allowed
 
-WAIT_S = 90
+WAIT_S = allowed(90)
 
 
 @pytest.fixture

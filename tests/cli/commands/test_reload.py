@@ -22,9 +22,10 @@ from foldlog.cli.commands.reload import Loaded, Reloader, load_elsewhere
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.kit.own_environment import NO_FLEET, installation_env
 from foldlog.tests.kit.programs import end
+from foldlog.tests.kit.slowness import allowed
 from foldlog.tests.kit.waiting import joined
 
-WAIT_S = 60
+WAIT_S = allowed(60)
 APP = """
 from foldlog import Agent
 from words import PROMPT

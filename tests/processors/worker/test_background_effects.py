@@ -24,9 +24,10 @@ from foldlog.processors.worker.reports import Reports
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS, topics
+from foldlog.tests.kit.slowness import allowed
 from foldlog.tests.processors.memory.memory_log import ANA, serving
 
-WAIT_S = 90.0
+WAIT_S = allowed(90.0)
 REQUEST = (
     b'{"model":"claude-cheapest","max_tokens":9,"messages":[{"role":"user","content":"long"}]}'
 )

@@ -36,11 +36,12 @@ from foldlog.tests.kit.manual_worker import (
     message,
     opened,
 )
+from foldlog.tests.kit.slowness import allowed
 from foldlog.tests.processors.worker.test_effects_host import CLAIM, begin_tool
 from foldlog.tests.processors.worker.test_worker import AGENT, open_sessions
 
 LARGE = "0123456789" * 20_000
-WAIT_S = 60.0
+WAIT_S = allowed(60.0)
 
 
 @pytest.fixture

@@ -24,8 +24,9 @@ from foldlog.tests.kit.manual_worker import (
     message,
     opened,
 )
+from foldlog.tests.kit.slowness import allowed
 
-WAIT_S = 90.0
+WAIT_S = allowed(90.0)
 ROLE_OF = {"generate": "models", "run_tool": "tools", "work": "background"}
 
 

@@ -21,9 +21,10 @@ from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.kit import stopped_process
 from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.played import settings_in
+from foldlog.tests.kit.slowness import allowed
 
 pytestmark = pytest.mark.broker
-WAIT_S = 60.0
+WAIT_S = allowed(60.0)
 
 
 def recreate(servers: str, topic: str, log) -> None:

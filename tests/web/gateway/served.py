@@ -13,6 +13,7 @@ from foldlog.client.log_client import LogClient
 from foldlog.log import Log, Settings
 from foldlog.log.errors import Retry
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.kit.slowness import allowed
 from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.tests.web.gateway.declared import Declared
 from foldlog.web.gateway.access import Access, token_for
@@ -22,8 +23,8 @@ from foldlog.web.gateway.serve import Limits, listen, server
 SECRET = "s" * 40
 """Signs the tokens of the gateways that need tokens."""
 
-READY_S = 60  # a gateway takes a second of CPU to start
-CATCH_UP_S = 90  # a limit for a busy machine; it takes less than a second on an idle one
+READY_S = allowed(60)  # a gateway takes a second of CPU to start
+CATCH_UP_S = allowed(90)  # a limit for a busy machine; it takes less than a second on an idle one
 
 
 @contextmanager
