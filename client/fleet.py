@@ -92,8 +92,9 @@ class FleetClient:
                     return found
                 raise FleetUnavailable(f"what answers at {self.url} is not a fleet")
             except urllib.error.HTTPError as error:
-                if error.code != RESTORING or time.monotonic() > until:
-                    raise self._refused(error) from None
+                with error:  # it has the connection
+                    if error.code != RESTORING or time.monotonic() > until:
+                        raise self._refused(error) from None
             except (OSError, ValueError, http.client.HTTPException) as error:
                 raise FleetUnavailable(
                     f"the fleet at {self.url} does not answer ({type(error).__name__})"

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.error import HTTPError
 
 import pytest
 
@@ -74,13 +75,15 @@ def test_a_fleet_that_restores_is_asked_again(served):
 @pytest.mark.parametrize(
     ("status", "body", "words"),
     [(503, b"", "restores its tables"), (401, b"", "refuses this web token"),
-     (404, b"", "answers 404"), (200, b"<html>", "does not answer"), (200, b"[]", "not a fleet")],
+     (404, b"no", "answers 404"), (200, b"<html>", "does not answer"), (200, b"[]", "not a fleet")],
 )  # fmt: skip
 def test_what_is_no_answer_is_one_sentence(served, status, body, words):
     client = FleetClient(served(lambda *_: (status, body)))
     with pytest.raises(FleetUnavailable, match=words) as raised:
         client.sessions()
     assert "\n" not in str(raised.value)
+    refusal = raised.value.__context__
+    assert not isinstance(refusal, HTTPError) or refusal.closed, "its connection is closed"
 
 
 def test_a_wrong_argument_is_a_value_error(served):
