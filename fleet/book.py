@@ -25,6 +25,7 @@ class Book:
 
     session_s: how long after its last heartbeat a member may write. It is shorter than the time
         after which the group gives its partitions away.
+    counted: the offset, in each partition, up to which unknown facts are counted.
     """
 
     def __init__(self, session_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,6 +37,7 @@ class Book:
         self.restored_rows = 0
         self.rewound = 0
         self.unknown: Counter[str] = Counter()
+        self.counted: dict[int, int] = {}
         self.damaged: Counter[str] = Counter()
         self._pending: set[asyncio.Future[Any]] = set()
         self._session_s, self._clock = session_s, clock

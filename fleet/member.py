@@ -128,9 +128,9 @@ class FleetApp(faust.App):
         headers = message.headers
         fact = decode_fact(message.value, headers.items() if isinstance(headers, dict) else headers)
         if isinstance(fact, UnknownFact):
-            self._count_unknown(fact.type or "none")
+            self._count_unknown(fact.type or "none", message)
         elif partition_for(fact.user_id, self.settings.partitions) != partition:
-            self._count_unknown("misplaced")
+            self._count_unknown("misplaced", message)
         else:
             for write in rows.writes(fact, partition, self._reader(partition)):
                 self.book.damaged[write.table] += write.lost
@@ -141,7 +141,10 @@ class FleetApp(faust.App):
     def _reader(self, partition: int) -> Callable[[str, bytes], bytes | None]:
         return lambda table, key: self.stores[table].store.partition_db(partition).get(key)
 
-    def _count_unknown(self, name: str) -> None:
+    def _count_unknown(self, name: str, message: Any) -> None:
+        if message.offset < self.book.counted.get(message.partition, 0):
+            return  # read again, after a rebalance
+        self.book.counted[message.partition] = message.offset + 1
         known = name in self.book.unknown or len(self.book.unknown) < TYPES_MAX
         self.book.unknown[name[:64] if known else "others"] += 1
 
