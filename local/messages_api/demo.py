@@ -67,8 +67,8 @@ STORY = (
     "she went to keep it, and each result before she told anyone.\n\n"
     "One night the lamp went out in the middle of a line, and she was gone. In the morning another "
     "clerk opened the book. He read from the first page to the last, and knew what was promised, "
-    "what was done, and what nobody could know. What was done he left alone. What was promised he "
-    "kept. Where the book could not say whether a coin had been paid, he asked.\n\n"
+    "what was done, and what nobody could know. He did not do again what was done, and he kept "
+    "what was promised. Where the book could not say whether a coin had been paid, he asked.\n\n"
     "The town noticed nothing, except that the line broken off in the night was whole. Such clerks "
     "may come and go, the people say, as long as the book is kept."
 )
