@@ -115,8 +115,8 @@ def framed(
 
 
 class Subscription:
-    """One viewer of a session. Iterating yields frames as they come, and None after a pause;
-    `next_frames` returns several at once.
+    """One viewer of a session. Iterating yields frames as they come, and None after a pause or an
+    event that shows nothing; `next_frames` returns several at once.
 
     The iteration ends when the viewer is too slow, when its token expires (`until`, Unix s), and
     when the gateway closes.
@@ -129,7 +129,7 @@ class Subscription:
         self.ended = False
         self._queue: deque[Frame] = deque()
         self._ready = asyncio.Event()
-        self._has_paused = False
+        self._has_paused = self._has_moved = False
         self._pause = Deadline(HEARTBEAT_S, self._note_pause)
         self._history = 0
 
@@ -150,6 +150,7 @@ class Subscription:
             found = framed(self.session.session_id, self.place, past, offset, shown, live=False)
         self.place = found.end
         self._queue.extend(found.frames)
+        self._has_moved |= live and not shown
         self._history += 0 if live else len(shown)  # history does not make a viewer slow
         if live and len(self._queue) > self._history + QUEUE_MAX:
             self.end()
@@ -194,8 +195,8 @@ class Subscription:
 
     async def next_frames(self) -> list[Frame] | None:
         """All frames that are queued, at most FRAMES_MAX; waits for the first of them. Returns an
-        empty list after a pause, and None when the iteration ends. It need not yield to other
-        tasks: its caller must.
+        empty list after a pause or an event that shows nothing, and None when the iteration ends.
+        It need not yield to other tasks: its caller must.
         """
         if not await self._wait_for_frame():
             return None
@@ -207,10 +208,11 @@ class Subscription:
         if not self._queue:
             self._has_paused = False
             self._pause.begin()
-            while not (self._queue or self.ended or self._has_paused):
+            while not (self._queue or self.ended or self._has_paused or self._has_moved):
                 self._ready.clear()
                 await self._ready.wait()
             self._pause.end()
+            self._has_moved = False
         # A client whose token has expired must reconnect with a new one.
         return not (self.ended and not self._queue) and time.time() < self._until
 

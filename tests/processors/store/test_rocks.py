@@ -6,6 +6,8 @@ import random
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -171,32 +173,49 @@ def test_a_store_can_be_read_while_its_worker_writes(directory):
     store.close()
 
 
+@contextmanager
+def changed_once_an_opening(change: Callable[[int], None]) -> Iterator[Callable[[], None]]:
+    """Yields a function to call before each opening: it lets another thread change the store once,
+    at a random moment within the opening. A store that changes all the time cannot be read."""
+    done, opening, moment = threading.Event(), threading.Event(), random.Random(1)
+
+    def changes() -> None:
+        for number in count():
+            while not opening.wait(0.01):
+                if done.is_set():
+                    return
+            opening.clear()
+            done.wait(moment.uniform(0, 0.01))
+            change(number)
+
+    changing = threading.Thread(target=changes)
+    changing.start()
+    try:
+        yield opening.set
+    finally:
+        done.set()
+        joined(changing)
+
+
 def test_a_store_whose_files_are_compacted_meanwhile_can_be_read(directory):
     """The defect: `doctor` and `replay --verify` took such a store for a damaged one, because a
     file that was listed was gone. Without the second try, about 1 of 60 openings failed."""
     store, _ = reopen(directory)
-    files, done = store._backend._db, threading.Event()
+    files = store._backend._db
 
-    def compact() -> None:
-        for number in count():
-            if done.wait(0.005):  # or the files would change during every try
-                return
-            for key in range(20):
-                files[b"x%d.%d" % (number, key)] = bytes(2_000)
-            files.flush(True)
-            if number % 3 == 0:
-                files.compact_range(None, None)
+    def compact(number: int) -> None:
+        for key in range(20):
+            files[b"x%d.%d" % (number, key)] = bytes(2_000)
+        files.flush(True)
+        if number % 3 == 0:
+            files.compact_range(None, None)
 
-    compacting = threading.Thread(target=compact)
-    compacting.start()
-    try:
-        for _ in range(300):
+    with changed_once_an_opening(compact) as begin:
+        for _ in range(100):
+            begin()
             reader = open_readonly(directory)
             assert reader.cursor == store.cursor
             reader.close()
-    finally:
-        done.set()
-        joined(compacting)
     store.close()
 
 
@@ -205,27 +224,21 @@ def test_a_store_whose_log_is_flushed_meanwhile_is_read_without_a_hole(directory
     in between, and deleted that log, the reader had neither: it showed old views with a new cursor.
     Without the second try, about 1 of 300 openings did."""
     store, _ = reopen(directory)
-    files, done = store._backend._db, threading.Event()
+    files, numbers = store._backend._db, count()
 
-    def write() -> None:
-        for number in count():
-            if done.wait(0.0005):
-                return
-            files[b"x%08d" % number] = b""
-            if number % 15 == 0:
-                files.flush(False)  # in the background
+    def write(_: int) -> None:
+        for _ in range(5):
+            files[b"x%08d" % next(numbers)] = b""
+        files.flush(False)  # in the background
+        files[b"x%08d" % next(numbers)] = b""
 
-    writing = threading.Thread(target=write)
-    writing.start()
-    try:
-        for _ in range(600):
+    with changed_once_an_opening(write) as begin:
+        for _ in range(100):
+            begin()
             reader = open_readonly(directory)
             found = [int(key[1:]) for key, _ in reader._backend.scan(b"x")]
             reader.close()
             assert found == list(range(len(found)))
-    finally:
-        done.set()
-        joined(writing)
     store.close()
 
 

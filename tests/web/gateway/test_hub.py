@@ -213,6 +213,33 @@ def test_a_viewer_at_another_place_gets_its_own_cursors():
     assert place_of("s", one.cursor) == behind.place and place_of("s", two.cursor) == ahead.place
 
 
+@pytest.mark.parametrize("is_waiting", (True, False))
+def test_a_viewer_is_told_of_an_event_that_shows_nothing(stage, monkeypatch, is_waiting):
+    """The defect: a page still showed that a call waits for its retry while the retry ran."""
+    monkeypatch.setattr(subscriptions, "HEARTBEAT_S", 1_000)
+    played = stage.streams("one")
+
+    async def play():
+        subscription = await stage.hub.subscribe("one", since="now")
+        played.fail(retry_at=played.now_ms())
+        stage.pass_on("one")
+        assert await subscription.next_frames()
+        waiting = asyncio.ensure_future(subscription.next_frames())
+        if is_waiting:
+            await asyncio.sleep(0)
+        played.start()
+        stage.pass_on("one")
+        async with asyncio.timeout(PATIENCE_S):
+            assert await waiting == []
+        waiting = asyncio.ensure_future(subscription.next_frames())
+        await asyncio.sleep(0)
+        assert not waiting.done()  # once for each event
+        subscription.end()
+        assert await waiting is None
+
+    asyncio.run(play())
+
+
 def test_a_viewer_takes_what_is_queued_at_once_and_is_told_of_pauses(stage, monkeypatch):
     monkeypatch.setattr(subscriptions, "HEARTBEAT_S", 0.01)
     played = stage.streams("one")

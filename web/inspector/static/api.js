@@ -72,8 +72,9 @@ export const lookPath = (id) => `inspector/api/sessions/${encodeURIComponent(id)
 
 /** Follows a stream of server-sent events until `signal`, and resumes after the last id
     received. `onState` is called with live, waiting and the time of the next try, or refused and
-    the error. `nap` is called with a function that ends the wait early. */
-export async function follow(path, { signal, onEvent, onState, nap = () => {} }) {
+    the error. `onComment` is called for a comment: something changed that the stream does not show,
+    or nothing did. `nap` is called with a function that ends the wait early. */
+export async function follow(path, { signal, onEvent, onState, onComment = () => {}, nap = () => {} }) {
   let cursor = null;
   for (let tries = 0; !signal.aborted; tries += 1) {
     try {
@@ -83,6 +84,10 @@ export async function follow(path, { signal, onEvent, onState, nap = () => {} })
       onState("live");
       for await (const event of events(response.body)) {
         tries = 0;
+        if (event.data === null) {
+          onComment();
+          continue;
+        }
         if (event.id !== null) cursor = event.id;
         onEvent(event.name, JSON.parse(event.data));
       }
@@ -113,8 +118,7 @@ async function* events(body) {
     const blocks = left.split("\n\n");
     left = blocks.pop();
     for (const block of blocks) {
-      const event = parseEvent(block);
-      if (event !== null) yield event;
+      yield parseEvent(block);
     }
   }
 }
@@ -127,5 +131,5 @@ function parseEvent(block) {
     if (field === "event") event.name = value;
     if (field === "data") event.data = event.data === null ? value : `${event.data}\n${value}`;
   }
-  return event.data === null ? null : event;
+  return event; // of a comment without data
 }

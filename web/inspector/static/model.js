@@ -45,6 +45,7 @@ export class Session extends Model {
     follow(`${sessionPath(this.id)}/stream?since=now`, {
       signal,
       onEvent: (name, frame) => this.#frame(name, frame),
+      onComment: () => this.#refreshSoon(),
       onState: (state, error, retryAt) => {
         // A failed first try counts as a loss, so that the page shows an error instead of nothing.
         if (state === "waiting" && this.since === null) this.since = Date.now();
