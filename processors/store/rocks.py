@@ -65,12 +65,12 @@ class RocksBackend:
         with _Errors():
             return list(self._db.get(list(keys)) or ())
 
-    def scan(self, *prefixes: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, *prefixes: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         # Not the client's items(), which ends at a damaged block as if there were no more items.
         with _Errors():
             place = self._db.iter()
             for prefix in prefixes:
-                place.seek(prefix)
+                place.seek(max(prefix, start))
                 while place.valid() and (key := place.key()).startswith(prefix):
                     yield key, place.value()
                     place.next()

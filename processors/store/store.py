@@ -72,7 +72,7 @@ class Backend(Protocol):
 
     def get(self, key: bytes) -> bytes | None: ...
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
-    def scan(self, *prefixes: bytes) -> Iterator[tuple[bytes, bytes]]: ...
+    def scan(self, *prefixes: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]: ...
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None: ...
     def close(self) -> None: ...
 
@@ -267,9 +267,11 @@ class Store:
             else:
                 batch.deletes.append(b"b\0" + name)
 
-    def facts(self, count: int) -> list[FactRow]:
-        """The first facts that must still be sent, at most `count` of them."""
-        rows = islice(self._backend.scan(_FACT), count)
+    def facts(self, count: int, above: int = -1) -> list[FactRow]:
+        """The first facts above an offset that must still be sent, at most `count` of them. A
+        caller that has deleted all below an offset passes it: until the next compaction, RocksDB
+        goes through deleted keys one by one."""
+        rows = islice(self._backend.scan(_FACT, start=_fact_key(above + 1)), count)
         return [(int.from_bytes(key[len(_FACT) :], "big"), packed) for key, packed in rows]
 
     def count_facts(self) -> int:
@@ -345,9 +347,10 @@ class DictBackend:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         return list(map(self.data.get, keys))
 
-    def scan(self, *prefixes: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, *prefixes: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         for prefix in prefixes:
-            yield from sorted(item for item in self.data.items() if item[0].startswith(prefix))
+            found = (item for item in self.data.items() if item[0].startswith(prefix))
+            yield from sorted(item for item in found if item[0] >= start)
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         self.data.update(puts)

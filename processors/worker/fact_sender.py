@@ -5,6 +5,9 @@
 3. When a broker has confirmed it, the next one follows. A fact that failed is sent again.
 4. Later, one batch deletes the confirmed facts from the store.
 
+A round of steps 2 to 4 begins HOLD_MS after the one before it at the earliest: the first fact is
+sent at once, and under load one read and one deletion serve several.
+
 So whoever sends a fact has seen the confirmation of all facts before it, or has taken over a store
 whose owner has. A worker that dies between steps 2 and 4, loads a snapshot or refolds the log
 repeats facts, and never leaves one out. Nothing waits in memory but the next READ_MAX facts.
@@ -30,7 +33,8 @@ from ..fold.sessions import FoldedEvent
 from ..store.partition_cache import PartitionCache
 from ..store.store import FactRow, Store
 
-READ_MAX = 64
+HOLD_MS = 250
+READ_MAX = 256
 """How many facts of a partition are read from the store at once."""
 
 RETRY_MS = 1_000
@@ -84,6 +88,7 @@ class _Lane:
     the producer's while `is_busy`, else the poll thread.
 
     records: the next facts; the first one is in flight while `is_busy`.
+    read_to: the offset of the last fact that was read from the store.
     retry_at: in the clock's monotonic ms.
     """
 
@@ -91,6 +96,7 @@ class _Lane:
         self.store = store
         self.records: deque[_Fact] = deque()
         self.confirmed: list[int] = []
+        self.read_to = -1
         self.is_busy = self.is_over = False
         self.error = ""
         self.retry_at = 0
@@ -113,6 +119,11 @@ class FactSender:
         self._post, self._now, self._say, self._add = post, monotonic_ms, say, add
         self._lanes: dict[int, _Lane] = {}
         self._is_failing = False
+        self._held_until = 0
+
+    def is_due(self) -> bool:
+        """Whether the next round may begin."""
+        return self._now() >= self._held_until
 
     def send(self, owned: PartitionCache) -> None:
         """Send the facts in the store of a partition, if none of them is in flight. Raises Corrupt
@@ -133,10 +144,12 @@ class FactSender:
             lane.records.extend(self._read(lane))
         if lane.records:
             lane.is_busy, lane.error = True, ""
+            self._held_until = self._now() + HOLD_MS
             self._produce(lane)
 
     def _read(self, lane: _Lane) -> Iterator[_Fact]:
-        for offset, packed in lane.store.facts(READ_MAX):
+        for offset, packed in lane.store.facts(READ_MAX, lane.read_to):
+            lane.read_to = offset
             try:
                 draft = unpack(packed)
             except ValueError as error:
@@ -165,8 +178,12 @@ class FactSender:
             lane.is_over = True
 
     def next_due_ms(self) -> int | None:
-        """Ms until a fact that failed is sent again, or None."""
-        waits = [lane.retry_at - self._now() for lane in self._lanes.values() if lane.error]
+        """Ms until the next round may begin, or until a fact that failed is sent again; None if
+        neither is in the future."""
+        now = self._now()
+        if self._held_until > now:
+            return self._held_until - now
+        waits = [lane.retry_at - now for lane in self._lanes.values() if lane.error]
         return max(0, min(waits)) if waits else None
 
     # -- on the producer's thread, or on the poll thread for the first fact ------------------------

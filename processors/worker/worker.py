@@ -387,8 +387,11 @@ class Worker:
         return self._take_seeks()
 
     def _send_facts(self, sender: FactSender) -> None:
+        if not sender.is_due():
+            return
         for owned in list(self.owned.values()):
-            if owned.next_offset >= owned.takes_from:  # it has caught up with the log
+            has_caught_up = owned.next_offset >= owned.takes_from
+            if has_caught_up and owned.facts_stored != 0:
                 self._with_rebuild(sender.send, owned)
 
     def _retake_ms(self, owned: PartitionCache) -> float:

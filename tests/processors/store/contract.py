@@ -55,6 +55,8 @@ class BackendContract:
         assert [key for key, _ in backend.scan(b"")] == sorted(keys)
         assert [key for key, _ in backend.scan(b"\xff")] == [b"\xff"]
         assert list(backend.scan(b"x")) == []
+        assert [key for key, _ in backend.scan(b"", start=sorted(keys)[2])] == sorted(keys)[2:]
+        assert list(backend.scan(b"r\0s\0", start=b"r\0t")) == []
 
     def test_a_batch_survives_a_reopening(self, open):
         backend = open()

@@ -16,7 +16,13 @@ from foldlog.processors.fold.session import fold
 from foldlog.processors.fold.views import initial
 from foldlog.processors.store.store import DictBackend, Store, version_for
 from foldlog.processors.worker.actions import Actions
-from foldlog.processors.worker.fact_sender import READ_MAX, RETRY_MS, FactRows, FactSender
+from foldlog.processors.worker.fact_sender import (
+    HOLD_MS,
+    READ_MAX,
+    RETRY_MS,
+    FactRows,
+    FactSender,
+)
 from foldlog.processors.worker.loop import Mailbox, appender
 from foldlog.processors.worker.worker import Identity, Worker, WorkerParts
 from foldlog.producers.sessions import Sessions
@@ -31,6 +37,7 @@ from foldlog.tests.kit.recorded_actions import RecordedEffects
 
 PRICES = list_prices()
 FOLDS_MAX = 100  # each batch leads to fewer records than it has
+ROUND_MS = 20
 
 
 class ManualClock:
@@ -115,6 +122,7 @@ class Sending:
             self.fold()
             self.mail.drain()
             self.worker.tick()
+            self.clock.now += ROUND_MS
         return self
 
     @property
@@ -212,6 +220,21 @@ def test_a_backlog_is_sent_in_parts(world):
     assert world.worker.waiting > 2 * READ_MAX and sent(world.log) == {}
     world.worker.run()
     assert sent(world.log) == expected(world.log) and world.worker.waiting == 0
+
+
+def test_the_first_fact_is_sent_at_once_and_the_next_ones_together_after_a_pause(world):
+    """Under load, each fact was read by itself, behind all facts that were deleted before it."""
+    world.talk(count=1)
+    world.worker.run(1)
+    first = sent(world.log)
+    assert first == expected(world.log)
+    world.talk(1)
+    for _ in range(HOLD_MS // ROUND_MS - 1):
+        world.worker.run(1)
+        assert sent(world.log) == first
+    assert 0 < world.worker.worker.next_due_ms() <= 2 * ROUND_MS
+    world.worker.run(3)
+    assert sent(world.log) == expected(world.log)
 
 
 def test_a_fact_is_stored_with_its_event_and_sent_after_a_kill(world):
