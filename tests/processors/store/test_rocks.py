@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -177,23 +178,25 @@ def test_a_store_can_be_read_while_its_worker_writes(directory):
 def changed_once_an_opening(change: Callable[[int], None]) -> Iterator[Callable[[], None]]:
     """Yields a function to call before each opening: it lets another thread change the store once,
     at a random moment within the opening. A store that changes all the time cannot be read."""
-    done, opening, moment = threading.Event(), threading.Event(), random.Random(1)
+    done, openings = threading.Event(), SimpleQueue[int | None]()
+    moment, numbers = random.Random(1), count()
 
     def changes() -> None:
-        for number in count():
-            while not opening.wait(0.01):
-                if done.is_set():
-                    return
-            opening.clear()
+        for number in iter(openings.get, None):
             done.wait(moment.uniform(0, 0.01))
             change(number)
+
+    def begin() -> None:
+        if openings.empty():  # or the store would change all the time on a slow disk
+            openings.put(next(numbers))
 
     changing = threading.Thread(target=changes)
     changing.start()
     try:
-        yield opening.set
+        yield begin
     finally:
         done.set()
+        openings.put(None)
         joined(changing)
 
 
