@@ -5,8 +5,9 @@
 3. When a broker has confirmed it, the next one follows. A fact that failed is sent again.
 4. Later, one batch deletes the confirmed facts from the store.
 
-A round of steps 2 to 4 begins HOLD_MS after the one before it at the earliest: the first fact is
-sent at once, and under load one read and one deletion serve several.
+A round of steps 2 to 4 begins HOLD_MS after the one before it at the earliest, unless that one
+left facts in the store: the first fact is sent at once, and under load one read and one deletion
+serve several.
 
 So whoever sends a fact has seen the confirmation of all facts before it, or has taken over a store
 whose owner has. A worker that dies between steps 2 and 4, loads a snapshot or refolds the log
@@ -34,7 +35,7 @@ from ..store.partition_cache import PartitionCache
 from ..store.store import FactRow, Store
 
 HOLD_MS = 250
-READ_MAX = 256
+READ_MAX = 64
 """How many facts of a partition are read from the store at once."""
 
 RETRY_MS = 1_000
@@ -89,6 +90,7 @@ class _Lane:
 
     records: the next facts; the first one is in flight while `is_busy`.
     read_to: the offset of the last fact that was read from the store.
+    is_full: whether the store may have more facts than were read.
     retry_at: in the clock's monotonic ms.
     """
 
@@ -97,7 +99,7 @@ class _Lane:
         self.records: deque[_Fact] = deque()
         self.confirmed: list[int] = []
         self.read_to = -1
-        self.is_busy = self.is_over = False
+        self.is_busy = self.is_over = self.is_full = False
         self.error = ""
         self.retry_at = 0
 
@@ -119,11 +121,14 @@ class FactSender:
         self._post, self._now, self._say, self._add = post, monotonic_ms, say, add
         self._lanes: dict[int, _Lane] = {}
         self._is_failing = False
-        self._held_until = 0
+        self._held_until: int | None = None
 
-    def is_due(self) -> bool:
-        """Whether the next round may begin."""
-        return self._now() >= self._held_until
+    def begins_round(self) -> bool:
+        """Begin the next round, in which every partition is sent, if it is time."""
+        if self._held_until is not None and self._now() < self._held_until:
+            return False
+        self._held_until = None
+        return True
 
     def send(self, owned: PartitionCache) -> None:
         """Send the facts in the store of a partition, if none of them is in flight. Raises Corrupt
@@ -142,6 +147,7 @@ class FactSender:
             return
         if not lane.records:
             lane.records.extend(self._read(lane))
+            lane.is_full = len(lane.records) == READ_MAX
         if lane.records:
             lane.is_busy, lane.error = True, ""
             self._held_until = self._now() + HOLD_MS
@@ -178,11 +184,11 @@ class FactSender:
             lane.is_over = True
 
     def next_due_ms(self) -> int | None:
-        """Ms until the next round may begin, or until a fact that failed is sent again; None if
-        neither is in the future."""
+        """Ms until the next round begins, or until a fact that failed is sent again; None if
+        neither is awaited."""
         now = self._now()
-        if self._held_until > now:
-            return self._held_until - now
+        if self._held_until is not None:
+            return max(0, self._held_until - now)
         waits = [lane.retry_at - now for lane in self._lanes.values() if lane.error]
         return max(0, min(waits)) if waits else None
 
@@ -228,6 +234,7 @@ class FactSender:
     def _rested(self, lane: _Lane, error: str) -> None:
         lane.is_busy, lane.error = False, error
         if not error:
+            self._held_until = None if lane.is_full else self._held_until
             return
         lane.retry_at = self._now() + RETRY_MS
         if not self._is_failing and not lane.is_over:

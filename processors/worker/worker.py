@@ -387,7 +387,7 @@ class Worker:
         return self._take_seeks()
 
     def _send_facts(self, sender: FactSender) -> None:
-        if not sender.is_due():
+        if not sender.begins_round():
             return
         for owned in list(self.owned.values()):
             has_caught_up = owned.next_offset >= owned.takes_from

@@ -37,7 +37,7 @@ from foldlog.tests.kit.recorded_actions import RecordedEffects
 
 PRICES = list_prices()
 FOLDS_MAX = 100  # each batch leads to fewer records than it has
-ROUND_MS = 20
+ROUND_MS = 10
 
 
 class ManualClock:
@@ -116,7 +116,7 @@ class Sending:
             self.worker.consume(records)
         raise AssertionError("records still arrive")
 
-    def run(self, rounds: int = 40) -> "Sending":
+    def run(self, rounds: int = 60) -> "Sending":
         """Fold what is in the log, and run rounds."""
         for _ in range(rounds):
             self.fold()
@@ -229,7 +229,7 @@ def test_the_first_fact_is_sent_at_once_and_the_next_ones_together_after_a_pause
     first = sent(world.log)
     assert first == expected(world.log)
     world.talk(1)
-    for _ in range(HOLD_MS // ROUND_MS - 1):
+    for _ in range(HOLD_MS // ROUND_MS - 2):
         world.worker.run(1)
         assert sent(world.log) == first
     assert 0 < world.worker.worker.next_due_ms() <= 2 * ROUND_MS
@@ -283,7 +283,7 @@ def test_a_topic_that_refuses_for_a_while_delays_facts_only(world, error):
         world.worker.run()
     assert len(world.worker.output) == 1 and str(error) in world.worker.output[0]
     tries = refuses.tries
-    world.worker.run()
+    world.worker.run(20)
     assert refuses.tries == tries  # not before RETRY_MS are over
     refuses.error = None
     world.worker.clock.now += RETRY_MS
