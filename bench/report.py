@@ -44,7 +44,7 @@ WHAT = {
     "with 1,000 to 100,000 of them open at once in one partition, the highest over that with 10",
     "fleet_facts": "facts per second that a member of the fleet folds into its tables, over the "
     "records per second of the plain client",
-    "facts_cost": "CPU time of a worker process per turn, a message, a tool call and an answer, "
+    "facts_cost": "CPU time of a worker process per turn (a message, four calls, an answer), "
     "over that of a worker that writes no facts",
     "takeover": "seconds until a worker on an empty disk decides in a partition of 1,000,000 "
     "events, over one of 10,000",

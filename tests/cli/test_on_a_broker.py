@@ -191,8 +191,17 @@ def test_every_service_ends_with_0_at_ctrl_c_and_at_sigterm(machine, number):
     assert not [err for _, err in ended.values() if "Traceback" in err]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("service", ["worker", "worker --supervise", "dev --port 0"])
+@pytest.mark.parametrize(
+    ("service", "number"),
+    [
+        ("worker", signal.SIGINT),
+        ("worker --supervise", signal.SIGTERM),
+        ("dev --port 0", signal.SIGINT),
+        pytest.param("worker", signal.SIGTERM, marks=pytest.mark.full),
+        pytest.param("worker --supervise", signal.SIGINT, marks=pytest.mark.full),
+        pytest.param("dev --port 0", signal.SIGTERM, marks=pytest.mark.full),
+    ],
+)
 def test_a_worker_that_imports_the_sdk_ends_with_0(machine, service, number):
     """The defect: the end waited for the import of the model SDK, and after 13 s the exit code was
     1. Here the import never ends."""
