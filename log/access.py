@@ -15,6 +15,7 @@ from ..schemas.topics import (
     FLEET_SESSIONS,
     LOG_FACTS,
     MEMORY_EVENTS,
+    OPERATOR_LOOKS,
     SESSION_EVENTS,
     SESSION_FACTS,
     TOPICS,
@@ -86,11 +87,12 @@ ROLES: Mapping[str, Role] = {
         {SESSION_EVENTS: _WRITE, LOG_FACTS: _READ},
     ),
     "reader": Role(
-        "exports, `sql`, `tail`, `show`, `search`",
+        "exports, `sql`, `tail`, `show`, `search`, `looks`",
         {
             SESSION_EVENTS: _READ,
             MEMORY_EVENTS: _READ,
             USER_SESSIONS: _READ,
+            OPERATOR_LOOKS: _READ,
             DEAD_LETTERS: _READ,
             LOG_FACTS: _READ,
         },
@@ -102,13 +104,21 @@ ROLES: Mapping[str, Role] = {
                 SESSION_EVENTS: _BOTH,
                 MEMORY_EVENTS: _BOTH,
                 USER_SESSIONS: _READ,
+                OPERATOR_LOOKS: _READ,
                 DEAD_LETTERS: _READ,
             }
         ),
     ),
     "gateway": Role(
         "`foldlog gateway`",
-        _with_settings({SESSION_EVENTS: _BOTH, MEMORY_EVENTS: _READ, USER_SESSIONS: _READ}),
+        _with_settings(
+            {
+                SESSION_EVENTS: _BOTH,
+                MEMORY_EVENTS: _READ,
+                USER_SESSIONS: _READ,
+                OPERATOR_LOOKS: _WRITE,
+            }
+        ),
     ),
     "worker": Role(
         "`foldlog worker`",

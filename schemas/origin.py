@@ -34,6 +34,17 @@ class Proof(StrEnum):
     NONE = "none"
 
 
+class TokenRole(StrEnum):
+    """A right that a token gives a person beside the person's own sessions (claim `roles`).
+
+    operator: may read the sessions of all users; each look is recorded (looks.py).
+    decide: with `operator`, may also answer approvals and settle doubts in them.
+    """
+
+    OPERATOR = "operator"
+    DECIDE = "decide"
+
+
 class Origin(NamedTuple):
     """The value of the header. `subject`: the id of the user, or the name of the OS user."""
 
