@@ -55,11 +55,10 @@ class Grant(NamedTuple):
 
 
 class Role(NamedTuple):
-    """A kind of process and its rights to topics. `reads`: whether it opens consumers."""
+    """A kind of process and its rights to topics. Each also reads groups."""
 
     who: str
     topics: Mapping[str, tuple[Right, ...]]
-    reads: bool = True
 
 
 _READ, _WRITE = (Right.READ,), (Right.WRITE,)
@@ -164,5 +163,4 @@ def grants(role: str, topic_prefix: str = "") -> Iterator[Grant]:
     for topic, rights in ROLES[role].topics.items():
         for right in rights:
             yield Grant(Resource.TOPIC, topic_prefix + topic, right)
-    if ROLES[role].reads:
-        yield Grant(Resource.GROUP, topic_prefix + GROUPS, Right.READ)
+    yield Grant(Resource.GROUP, topic_prefix + GROUPS, Right.READ)
