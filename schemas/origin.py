@@ -24,11 +24,13 @@ class Recorder(StrEnum):
 class Proof(StrEnum):
     """How the person was authenticated.
 
+    operator: by a token with the roles to answer for the user whom the event names.
     app: by the application that contains the gateway.
     none: not at all (a gateway in development mode).
     """
 
     TOKEN = "token"
+    OPERATOR = "operator"
     APP = "app"
     OS_USER = "os_user"
     NONE = "none"

@@ -14,8 +14,8 @@ from ..processors.effects.models.errors import AttemptFailed, Trouble, retry_aft
 
 HEADERS = {
     "anthropic-version": "2023-06-01",
+    "authorization": "Bearer the-key-of-a-scripted-model",  # the server accepts any key
     "content-type": "application/json",
-    "x-api-key": "the-key-of-a-scripted-model",  # the server accepts any key
 }
 
 

@@ -9,7 +9,7 @@ from foldlog.schemas.looks import Look, decode_look, encode_look
 from foldlog.tests.schemas.test_shapes import findings
 
 LOOK = Look(operator="olga", user_id="ana", session_id="s1", what=LookKind.STREAM)
-WRITTEN = bytes.fromhex("00")
+WRITTEN = bytes.fromhex("c301d61bd4af59718fdf086f6c676106616e6104733108")
 """LOOK, as the first version wrote it. For another schema, keep this one readable, as history/
 does."""
 

@@ -34,7 +34,7 @@ from ...schemas.enums import LookKind
 from ...schemas.events.parts import BlobRef
 from ...schemas.ids import ID_CHARS_MAX, is_id
 from ...schemas.looks import Look
-from ...schemas.origin import Origin, Recorder
+from ...schemas.origin import Origin, Proof, Recorder
 from ..inspector.overview import Overview
 from .access import Access, Act, Caller, NotYours, may
 from .finder import Finder
@@ -113,7 +113,7 @@ class Gateway:
 
     def commands(self, request: Request, name: str) -> Commands:
         """The user's commands on the session of this name. Raises as `views` does."""
-        return self._commands(self.caller(request), self.views(request, name))
+        return self._commands(self.user(request), self.views(request, name))
 
     # -- sessions to read --------------------------------------------------------------------------
 
@@ -135,14 +135,20 @@ class Gateway:
             self._record(caller, views, what)
         return views
 
-    def answering(self, caller: Caller, name: str) -> Commands:
-        """The commands of a caller who answers an approval or settles a doubt in a session. Raises
-        as `seen` does, and NotYours.
+    async def answering(self, request: Request, name: str) -> Commands:
+        """The commands of a user who answers an approval or settles a doubt. An operator answers in
+        the name of the session's user, and the header `by` names the operator. Raises as `seen`
+        does, and NotYours.
         """
+        caller = self.caller(request)
         views = known(self.seen_or_none(caller, name, None), name)
-        _demand(caller, views.state.user_id, Act.DECIDE, views.session_id)
-        self._record(caller, views, LookKind.DECISION)
-        return self._commands(caller, views)
+        owner = views.state.user_id
+        _demand(caller, owner, Act.DECIDE, views.session_id)
+        if not caller.is_look(owner):
+            return self._commands(caller.user, views)
+        await self.blocking(self._record, caller, views, LookKind.DECISION)
+        ORIGIN.set(Origin(Recorder.GATEWAY, Proof.OPERATOR, caller.user))
+        return self._commands(owner, views)
 
     def listed(self, caller: Caller, what: LookKind = LookKind.LIST) -> str | None:
         """The user whose sessions a list shows to the caller; None for all users, which is a look.
@@ -158,8 +164,8 @@ class Gateway:
         self, see: Callable[Concatenate[Caller, P], T], caller: Caller, *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        """Call one of the four methods above in a coroutine. For an operator, who waits for the
-        log, in a thread.
+        """Call `seen`, `seen_or_none` or `listed` in a coroutine. For an operator, who waits for
+        the log, in a thread.
         """
         if caller.roles:
             return await self.blocking(see, caller, *args, **named)
@@ -196,8 +202,8 @@ class Gateway:
                 Look(operator=caller.user, user_id=owner, session_id=session_id, what=what)
             )
 
-    def _commands(self, caller: Caller, views: SessionViews) -> Commands:
-        return Commands(self.client.writer, views, caller.user, self.read_blob)
+    def _commands(self, user: str, views: SessionViews) -> Commands:
+        return Commands(self.client.writer, views, user, self.read_blob)
 
     # -- what routes share -------------------------------------------------------------------------
 

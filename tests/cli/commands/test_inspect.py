@@ -369,7 +369,7 @@ def test_topics_that_may_lose_records_stop_the_start_and_have_their_commands(she
     assert "kafka-configs.sh --bootstrap-server HOST:9092 --alter" in applied.out
     assert "For the missing replicas: start more brokers" in applied.out
     (data,) = shell("topics apply --json").json
-    assert len(data["commands"]) == 9
+    assert len(data["commands"]) == 10
     for start in ("worker --supervise", "gateway"):
         refused = shell(start)
         assert refused.code == 3 and "min.insync.replicas is 1, wanted 2" in refused.err

@@ -56,7 +56,7 @@ def test_a_message_is_answered_with_the_folds_decision(ana):
 def test_the_request_that_the_page_shows_is_answered_as_it_shows(ana):
     (curl,) = (one.text for one in blocks("gateway.md") if one.text.startswith("curl "))
     (shown,) = (json.loads(one.text) for one in blocks("gateway.md") if one.language == "json")
-    _, _, method, url, _, header, _, body = shlex.split(curl)
+    _, _, method, url, _, header, _, body = shlex.split(curl.replace("\\\n", " "))
     name, _, value = header.partition(": ")
     path = url.removeprefix("localhost:8377")
     answer = ana.request(method, path, content=body, headers={name: value}).json()

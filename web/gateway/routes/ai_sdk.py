@@ -146,7 +146,7 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/{session_id}/approvals")
     async def approve(request: Request, session_id: str) -> Any:
         """Answer requests for approval: {approvals: [{id, approved, remember}]}."""
-        on = await gateway.read(gateway.answering, gateway.caller(request), session_id)
+        on = await gateway.answering(request, session_id)
         body = await request.json()
         wanted = body.get("approvals") if isinstance(body, Mapping) else None
         if not isinstance(wanted, list) or not all(isinstance(a, Mapping) for a in wanted):
@@ -192,7 +192,7 @@ async def _answer_approvals(gateway: Gateway, request: Request, wanted: ChatRequ
 
 
 async def _decide(gateway: Gateway, request: Request, session_id: str, answer: Answer) -> None:
-    on = await gateway.read(gateway.answering, gateway.caller(request), session_id)
+    on = await gateway.answering(request, session_id)
     options = {"args_sha256": answer.args_sha256, **answer.options}
     await gateway.rule(on, Commands.decide, answer.call, answer.decision, **options)
 

@@ -245,13 +245,13 @@ def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions/{session_id}/calls/{call}/decide", responses=DECIDED)
     async def decide(request: Request, session_id: str, call: str, body: Approval) -> Any:
         """Allow or deny a call that waits for approval."""
-        on = await gateway.read(gateway.answering, gateway.caller(request), session_id)
+        on = await gateway.answering(request, session_id)
         return decision_json(await gateway.rule(on, Commands.decide, call, **body.model_dump()))
 
     @routes.post("/sessions/{session_id}/calls/{call}/resolve", responses=DECIDED)
     async def resolve(request: Request, session_id: str, call: str, body: Report) -> Any:
         """Report what happened to a call in doubt."""
-        on = await gateway.read(gateway.answering, gateway.caller(request), session_id)
+        on = await gateway.answering(request, session_id)
         demand_report(body.outcome, body.report)
         return decision_json(await gateway.rule(on, Commands.resolve, call, **body.model_dump()))
 
