@@ -3,14 +3,17 @@ types run in one installation."""
 
 import re
 import shlex
+import time
 
 import click
 import pytest
 
 from foldlog.cli.__main__ import BY_NAME, foldlog
+from foldlog.log import MemoryLog
+from foldlog.schemas.topics import topics
 from foldlog.tests.cli.harness import Shell
 from foldlog.tests.docs.pages import ROOT, blocks
-from foldlog.tests.kit.played import Played, memory_log
+from foldlog.tests.kit.played import PARTITIONS, Played
 from foldlog.tests.reports.test_replay import stored
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|#.*")
@@ -82,7 +85,8 @@ def lines(page: str) -> list[list[str]]:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """The log and the directory of one installation."""
-    return memory_log(), tmp_path_factory.mktemp("pages")
+    log = MemoryLog(topics(PARTITIONS), clock_ms=lambda: time.time_ns() // 1_000_000)
+    return log, tmp_path_factory.mktemp("pages")
 
 
 @pytest.fixture
