@@ -169,11 +169,11 @@ TOPICS: tuple[TopicSpec, ...] = (
     ),
     TopicSpec(
         name=OPERATOR_LOOKS,
-        key="user_id of the operator",
+        key="user_id",
         cleanup="delete",
         partitions=1,
         config=_CONFIG,
-        holds="what operators read of the sessions of other users",
+        holds="what operators read of other users' sessions",
     ),
     TopicSpec(
         name=DEAD_LETTERS,
