@@ -79,6 +79,8 @@ COMMANDS = (
     Entry("sql", "sql", INSPECT, "Query the log in SQL."),
     Entry("export", "export", INSPECT, "Write sessions to files for other tools."),
     Entry("traces", "traces", INSPECT, "Export a session's traces, built from the log."),
+    Entry("looks", "looks", INSPECT,
+          "Print what operators read of the sessions of other users, oldest first."),
     Entry("doctor", "doctor", INSPECT, "Check the installation and suggest fixes."),
     Entry("init", "init", RUN, "Write a small project: an agent, its tests, a README."),
     Entry("dev", "run", RUN, "Start everything: Kafka, topics, a supervised worker, the gateway.",

@@ -130,7 +130,7 @@ NOT_CONSTRUCTED = {
     "Connection", "Reply", "RunReply", "Session", "Stream",
 }
 OF_THE_PACKAGE = {
-    "AgentRun": ("continue_for", "aclose", "close", "demand_complete"),
+    "AgentRun": ("continue_for", "close", "demand_complete"),
     "ModelRequest": ("of",),
     "Reply": ("offer", "pump", "poll_answer", "no_answer_yet", "settle"),
     "Session": ("fold",),

@@ -192,9 +192,8 @@ def rights() -> str:
         for topic, granted in role.topics.items():
             topics_of.setdefault(", ".join(granted), []).append(f"`{topic}`")
         rights = [f"{operations} on {', '.join(names)}" for operations, names in topics_of.items()]
-        group = f"READ on `{access.GROUPS}` (prefixed)" if role.reads else ""
-        rows.append((name, role.who, "; ".join(rights), group))
-    return _table(("role", "who", "topic", "group"), rows)
+        rows.append((name, role.who, "; ".join(rights)))
+    return _table(("role", "who", "rights"), rows)
 
 
 def picture() -> str:

@@ -15,6 +15,7 @@ from ..schemas.topics import (
     FLEET_SESSIONS,
     LOG_FACTS,
     MEMORY_EVENTS,
+    OPERATOR_LOOKS,
     SESSION_EVENTS,
     SESSION_FACTS,
     TOPICS,
@@ -54,11 +55,10 @@ class Grant(NamedTuple):
 
 
 class Role(NamedTuple):
-    """A kind of process and its rights to topics. `reads`: whether it opens consumers."""
+    """A kind of process and its rights to topics. Each also reads groups."""
 
     who: str
     topics: Mapping[str, tuple[Right, ...]]
-    reads: bool = True
 
 
 _READ, _WRITE = (Right.READ,), (Right.WRITE,)
@@ -86,11 +86,12 @@ ROLES: Mapping[str, Role] = {
         {SESSION_EVENTS: _WRITE, LOG_FACTS: _READ},
     ),
     "reader": Role(
-        "exports, `sql`, `tail`, `show`, `search`",
+        "exports, `sql`, `tail`, `show`, `search`, `looks`",
         {
             SESSION_EVENTS: _READ,
             MEMORY_EVENTS: _READ,
             USER_SESSIONS: _READ,
+            OPERATOR_LOOKS: _READ,
             DEAD_LETTERS: _READ,
             LOG_FACTS: _READ,
         },
@@ -102,13 +103,21 @@ ROLES: Mapping[str, Role] = {
                 SESSION_EVENTS: _BOTH,
                 MEMORY_EVENTS: _BOTH,
                 USER_SESSIONS: _READ,
+                OPERATOR_LOOKS: _READ,
                 DEAD_LETTERS: _READ,
             }
         ),
     ),
     "gateway": Role(
         "`foldlog gateway`",
-        _with_settings({SESSION_EVENTS: _BOTH, MEMORY_EVENTS: _READ, USER_SESSIONS: _READ}),
+        _with_settings(
+            {
+                SESSION_EVENTS: _BOTH,
+                MEMORY_EVENTS: _READ,
+                USER_SESSIONS: _READ,
+                OPERATOR_LOOKS: _WRITE,
+            }
+        ),
     ),
     "worker": Role(
         "`foldlog worker`",
@@ -154,5 +163,4 @@ def grants(role: str, topic_prefix: str = "") -> Iterator[Grant]:
     for topic, rights in ROLES[role].topics.items():
         for right in rights:
             yield Grant(Resource.TOPIC, topic_prefix + topic, right)
-    if ROLES[role].reads:
-        yield Grant(Resource.GROUP, topic_prefix + GROUPS, Right.READ)
+    yield Grant(Resource.GROUP, topic_prefix + GROUPS, Right.READ)

@@ -17,8 +17,15 @@ def append(
 
     Raises AccessDenied, and the errors of `Producer.append`.
     """
+    return append_value(producer, topic, key, encode(event), headers, ack_s)
+
+
+def append_value(
+    producer: Producer, topic: str, key: str, value: bytes, headers: Headers, ack_s: float
+) -> Delivered | str:
+    """As `append`, for the value of a record."""
     answers: queue.SimpleQueue[Delivered | AppendError] = queue.SimpleQueue()
-    producer.append(topic, key, encode(event), headers, on_delivery=answers.put)
+    producer.append(topic, key, value, headers, on_delivery=answers.put)
     try:
         answer = answers.get(timeout=ack_s)
     except queue.Empty:

@@ -107,3 +107,19 @@ class TodoStatus(StrEnum):
     OPEN = "open"
     DONE = "done"
     DROPPED = "dropped"
+
+
+class LookKind(StrEnum):
+    """What an operator read. LIST and SEARCH concern all sessions, the others one session."""
+
+    LIST = "list"
+    SEARCH = "search"
+    SESSION = "session"
+    TRANSCRIPT = "transcript"
+    STREAM = "stream"
+    FILE = "file"
+    EVENTS = "events"
+    MOMENT = "moment"
+    REQUEST = "request"
+    COMPARISON = "comparison"
+    DECISION = "decision"

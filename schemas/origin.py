@@ -24,14 +24,27 @@ class Recorder(StrEnum):
 class Proof(StrEnum):
     """How the person was authenticated.
 
+    operator: by a token with the roles to answer for the user whom the event names.
     app: by the application that contains the gateway.
     none: not at all (a gateway in development mode).
     """
 
     TOKEN = "token"
+    OPERATOR = "operator"
     APP = "app"
     OS_USER = "os_user"
     NONE = "none"
+
+
+class TokenRole(StrEnum):
+    """A right that a token gives a person beside the person's own sessions (claim `roles`).
+
+    operator: may read the sessions of all users; each look is recorded (looks.py).
+    decide: with `operator`, may also answer approvals and settle doubts in them.
+    """
+
+    OPERATOR = "operator"
+    DECIDE = "decide"
 
 
 class Origin(NamedTuple):

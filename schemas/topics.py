@@ -20,6 +20,7 @@ MEMORY_EVENTS = "memory-events"
 DEAD_LETTERS = "dlq.session-events"
 
 LOG_FACTS = "log-facts"
+OPERATOR_LOOKS = "operator-looks"
 
 FOREVER_MS = -1
 """Kafka's value for unlimited retention."""
@@ -165,6 +166,14 @@ TOPICS: tuple[TopicSpec, ...] = (
         partitions=1,
         config=_CONFIG,
         holds="facts about the log: its number of partitions, and where it was moved",
+    ),
+    TopicSpec(
+        name=OPERATOR_LOOKS,
+        key="user_id",
+        cleanup="delete",
+        partitions=1,
+        config=_CONFIG,
+        holds="what operators read of other users' sessions",
     ),
     TopicSpec(
         name=DEAD_LETTERS,

@@ -10,8 +10,9 @@
 The folds, the decisions, the claims and the tools are the product's own. The log is in memory, the
 model is a scripted Messages API that is as strict as the real API, and time is virtual.
 
-Read in this order: `run.py`, `script.py`, `engine.py` (what a run works with), `tools.py`
-(`check_tool`), `forgotten.py` (calls that were not awaited), `plugin.py` (the fixture).
+Read in this order: `run.py`, `script.py`, `engine.py` and `model_client.py` (what a run works
+with), `tools.py` (`check_tool`), `forgotten.py` (calls that were not awaited), `plugin.py` (the
+fixture).
 """
 
 from importlib import import_module

@@ -7,7 +7,6 @@ each call of `step` folds records, runs one effect to its end, or finds nothing 
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from ..log.memory import MemoryLog
 from ..processors.agent import Agent
 from ..processors.effects.effect import Means
 from ..processors.effects.kinds import run_of
-from ..processors.effects.models.client import make_client
 from ..processors.effects.ports import Begin, EffectId
 from ..processors.effects.slots import Slots
 from ..processors.fold.views import SessionViews
@@ -36,16 +34,13 @@ from ..schemas.events.parts import BlobRef
 from ..schemas.ids import PARTITION_KEY
 from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS, topics
+from .model_client import ScriptedModel
 
 ROLES = (Role.SESSIONS, Role.MODELS, Role.TOOLS, Role.BACKGROUND)
 START_MS = 1_700_000_000_000
 SLOTS = 9
 STEPS_MAX = 20_000
 """After how many pieces of work the engine concludes that an agent never finishes."""
-API_KEY = "the-key-of-a-scripted-model"
-"""The server accepts any key. In error texts a key is replaced by ***, so it must not be a word
-that such texts contain.
-"""
 ASKED_AGAIN = "T6"  # only a worker knows when it asks the reconciler early
 FOR_A_PERSON = ("T2w",)
 """The rows of WAKE that wait for a person. Time is never advanced to the end of such a wait."""
@@ -61,7 +56,7 @@ class Crash(BaseException):
 class Engine:
     """One worker on one partition.
 
-    `model_url`: the address of a Messages API.
+    `model_url`: the address of a scripted Messages API.
     `agents`: the agents that the next worker serves, after a restart.
     `crashes`: by event type, after how many further records of the type the worker crashes.
     `effects`: the effects of the running worker.
@@ -71,7 +66,7 @@ class Engine:
 
     def __init__(self, agents: list[Agent], model_url: str, directory: Path) -> None:
         self.ms = START_MS
-        self.agents, self._model_url = agents, model_url
+        self.agents, self.model = agents, ScriptedModel(model_url)
         self.log = MemoryLog(topics(1), clock_ms=self.now_ms)
         self.blobs = BlobStore(directory / "blobs")
         self.crashes: Counter[str] = Counter()
@@ -79,7 +74,6 @@ class Engine:
         self.queue: list[Callable[[], Awaitable[object]]] = []
         self.log_lines: list[str] = []
         self.side_log = SideLogStore(directory / "side")
-        self._client: Any = None
         self._start()
 
     # -- the worker --------------------------------------------------------------------------------
@@ -223,18 +217,6 @@ class Engine:
         """The content of a blob to which the log refers."""
         return self.blobs.get(ref.sha256)
 
-    def client(self) -> Any:
-        """The real client of the Messages API."""
-        if self._client is None:
-            self._client = make_client(API_KEY, self._model_url)
-        return self._client
-
-    async def aclose(self) -> None:
-        """Close the connections to the model server."""
-        client, self._client = self._client, None
-        if client is not None:
-            with suppress(RuntimeError):  # the event loop of an earlier test is closed
-                await client.close()
 
 
 class Effects:
@@ -249,7 +231,7 @@ class Effects:
         self.is_dead = False
 
         async def get_client(_stop: Stop) -> Any:
-            return engine.client()
+            return engine.model
 
         self._means = Means(
             engine.blobs,

@@ -113,12 +113,5 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     names = inspect.signature(function).parameters
 
-    async def run() -> None:
-        try:
-            await function(**{name: given[name] for name in names})
-        finally:
-            for run in make.runs:
-                await run.aclose()
-
-    asyncio.run(run())
+    asyncio.run(function(**{name: given[name] for name in names}))
     return True

@@ -336,10 +336,6 @@ class AgentRun:
             f"the run is still busy after {STEPS_MAX:,} pieces of work: {self.state()}"
         )
 
-    async def aclose(self) -> None:
-        """Close the connections to the model."""
-        await self._engine.aclose()
-
     def close(self) -> None:
         """Stop the model and close the session."""
         self._connection.close()

@@ -25,6 +25,7 @@ from ...log import Settings
 from ...log.environment import start_process
 from ...log.errors import SettingsError
 from ...log.made import demand_topics
+from ...schemas.origin import TokenRole
 from ..edge import Edge, example, pass_edge, user_name
 from ..terminal.log_lines import to_stderr
 from ..terminal.printing import line, note
@@ -316,16 +317,22 @@ def _listening(host: str, port: int | None) -> socket.socket:
         ) from error
 
 
-@click.command("token", epilog=example("foldlog token --user ana", "foldlog token --life 3600"))
+@click.command("token", epilog=example(
+    "foldlog token --user ana", "foldlog token --role operator --life 3600"
+))
 @click.option("--user", metavar="USER", callback=user_name,
               help="The user it is for (default: the login name).")
 @click.option("--life", "life_s", default=LIFE_S, show_default=True, metavar="SECONDS",
               type=click.IntRange(1, 3_600), help="How long it is valid.")
+@click.option("--role", "roles", multiple=True, type=click.Choice(tuple(map(str, TokenRole))),
+              help="A right beside those to the user's own sessions; repeatable.")
 @pass_edge
-def token_command(edge: Edge, user: str | None, life_s: int) -> int:
+def token_command(edge: Edge, user: str | None, life_s: int, roles: Sequence[str]) -> int:
     """Print a token for the gateway.
 
-    It is signed with FOLDLOG_GATEWAY_SECRET; the gateway must have the same secret.
+    It is signed with FOLDLOG_GATEWAY_SECRET; the gateway must have the same secret. The role
+    `operator` may read the sessions of all users, and with `decide` also answer their approvals and
+    doubts; `foldlog looks` prints what operators read.
     """
     edge.demand("gateway")
     from ...producers.checks import an_id
@@ -337,5 +344,6 @@ def token_command(edge: Edge, user: str | None, life_s: int) -> int:
             "FOLDLOG_GATEWAY_SECRET is not set, so the token cannot be signed. Set the gateway's "
             "secret; a gateway in development mode needs no token."
         )
-    click.echo(token_for(an_id("user", user or edge.settings.user), secret, life_s))
+    name, given = an_id("user", user or edge.settings.user), set(map(TokenRole, roles))
+    click.echo(token_for(name, secret, life_s, given))
     return 0

@@ -7,8 +7,8 @@ from ...schemas.origin import Proof, origin_of
 
 
 class Proven(NamedTuple):
-    """Whether it is proven that the command came from the user that it names, and a description of
-    the proof."""
+    """Whether it is proven that the command came from the user that it names, or from a person who
+    may act for this user, and a description of the proof."""
 
     is_proven: bool
     text: str
@@ -28,6 +28,10 @@ def proof_of(entry: Entry) -> Proven:
             return Proven(True, f"recorded by the {origin.recorder}: a token of {claimed}")
         case Proof.TOKEN:
             return Proven(False, f"unproven: the {origin.recorder} saw a token of {origin.subject}")
+        case Proof.OPERATOR:
+            return Proven(
+                True, f"recorded by the {origin.recorder}: a token of the operator {origin.subject}"
+            )
         case Proof.APP if origin.subject == claimed:
             return Proven(
                 True, f"recorded by the {origin.recorder}: its application authenticated {claimed}"

@@ -47,6 +47,7 @@ COMMANDS_WITH_JSON = {
     "sql": ("query", [("nonsense", 2, "bad_query"), ("", *USAGE)]),
     "export": ("--format jsonl -o {out}", [("s9 --format jsonl -o {out}", *UNKNOWN)]),
     "traces": ("s1", [("s9", *UNKNOWN)]),
+    "looks": ("", []),
     "doctor": ("", []),
     "up": ("", []),
     "down": ("", []),

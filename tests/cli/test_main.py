@@ -4,6 +4,7 @@ import logging
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -14,14 +15,16 @@ from foldlog.cli.edge import Edge
 from foldlog.cli.terminal.log_lines import ReadableFormatter, is_useful
 from foldlog.log import LogFatal, LogUnreachable, SettingsError, TopicMissing
 from foldlog.log.errors import Corrupt, Refused
+from foldlog.schemas.origin import TokenRole
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.kit.played import settings_in
 from foldlog.tests.kit.programs import run
+from foldlog.web.gateway.access import Access
 
 CONTRACT = (
     "up down status topics worker dev demo open chat send cancel phase lock terminate approve deny "
     "resolve fork regenerate sessions show tail search memory context request replay traces wake "
-    "export sql doctor gateway token fleet skip move init snapshots retain blobs"
+    "export sql looks doctor gateway token fleet skip move init snapshots retain blobs"
 ).split()
 
 
@@ -79,6 +82,15 @@ def test_the_line_editor_is_imported_only_at_a_terminal():
 def test_a_mistyped_command_is_a_usage_error_with_a_hint(shell):
     wrong = shell("sesions")
     assert wrong.code == 2 and "did you mean sessions?" in wrong.err
+
+
+def test_a_token_has_the_roles_given(shell):
+    shell.settings = replace(shell.settings, gateway_secret="s" * 32)
+    token = shell("token --role operator --role decide --user olga").out.strip()
+    caller = Access("local", "s" * 32).bearer(token)
+    assert (caller.user, caller.roles) == ("olga", set(TokenRole))
+    assert Access("local", "s" * 32).bearer(shell("token").out.strip()).roles == set()
+    assert shell("token --role root").code == 2
 
 
 def test_usage_errors_are_2(shell):

@@ -94,8 +94,7 @@ class Driven(Engine):
             self._runner.run(self.queue.pop(0)())
 
     def close(self) -> None:
-        """Closes the connections to the server."""
-        self._runner.run(self.aclose())
+        """Closes the event loop."""
         self._runner.close()
 
     # -- what a test inspects --------------------------------------------------------------------

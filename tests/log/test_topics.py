@@ -30,9 +30,9 @@ def test_S2_1_events_are_retained_forever_and_never_compacted():
     assert list(by_name) == [
         "session-events", "user-sessions", "session-facts", "fleet-sessions-changelog",
         "fleet-inbox-changelog", "fleet-hours-changelog", "memory-events", "log-facts",
-        "dlq.session-events",
+        "operator-looks", "dlq.session-events",
     ]  # fmt: skip
-    for name in (SESSION_EVENTS, "session-facts", "memory-events"):
+    for name in (SESSION_EVENTS, "session-facts", "memory-events", "operator-looks"):
         retained = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
         assert by_name[name].items() >= retained.items()
     assert by_name[USER_SESSIONS]["cleanup.policy"] == "compact"
@@ -47,7 +47,7 @@ def test_topics_of_sessions_have_the_configured_number_of_partitions():
     assert {spec.name: spec.partitions for spec in topics(3)} == {
         "session-events": 3, "user-sessions": 3, "session-facts": 3, "memory-events": 3,
         "fleet-sessions-changelog": 3, "fleet-inbox-changelog": 3, "fleet-hours-changelog": 3,
-        "log-facts": 1, "dlq.session-events": 1,
+        "log-facts": 1, "operator-looks": 1, "dlq.session-events": 1,
     }  # fmt: skip
 
 

@@ -225,6 +225,7 @@ def run_python(directory, *arguments):
 
 def test_a_test_that_ran_less_than_it_asked_for_fails(tmp_path):
     (tmp_path / "test_it.py").write_text(dedent("""
+        import sys
         from foldlog import Agent, tool
         from foldlog.testing import check_tool
         agent = Agent(name="a", model="claude-opus-5-5")
@@ -246,6 +247,7 @@ def test_a_test_that_ran_less_than_it_asked_for_fails(tmp_path):
             run.crash_after("TOOL_STARTED")
             await run.send("hi")
             assert run.crashes == 0
+            assert not {"anthropic", "httpx2"} & set(sys.modules), "they take longer than a test"
 
         def test_never_awaits(foldlog_agent):
             foldlog_agent(agent, script=["hello"]).send("hi")

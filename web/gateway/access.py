@@ -1,15 +1,18 @@
 """Authentication by short-lived signed tokens; development mode needs none and is local only.
 
-A session belongs to the user who opened it, as recorded in the log. Every read and write checks the
-owner; a request for another user's session gets the response for an unknown session. Without a
-secret the gateway is in development mode: it binds to loopback only, treats every caller as the
-user of the settings, and shows this user every session. Only this file imports jwt.
+A session belongs to the user who opened it, as recorded in the log. `may` decides what a caller may
+do with a session; a plain user's request for another user's session gets the response for an
+unknown session. An operator (TokenRole) may read every session, and each look is recorded
+(looks.py). Without a secret the gateway is in development mode: it binds to loopback only, treats
+every caller as the user of the settings, and shows this user every session. Only this file imports
+jwt.
 """
 
 import math
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from enum import StrEnum
+from typing import NamedTuple, assert_never
 
 import jwt
 from starlette.requests import Request
@@ -18,7 +21,7 @@ from ...log.errors import Refused
 from ...log.settings import SECRET_BYTES_MIN
 from ...processors.worker.page_access import host_name, is_loopback
 from ...schemas.ids import is_id, why_not_an_id
-from ...schemas.origin import Proof
+from ...schemas.origin import Proof, TokenRole
 
 AUDIENCE = "foldlog"
 ALGORITHM = "HS256"
@@ -35,17 +38,56 @@ class Foreign(Refused):
     """A request from a page of another origin, or with an unknown host name (403)."""
 
 
+class NotYours(Refused):
+    """An operator's request that would change another user's session (403)."""
+
+
 class Caller(NamedTuple):
     """The user of a request.
 
-    everything: whether the user may see every session (development mode).
+    roles: what the token allows beside the user's own sessions.
     until: when the token expires (Unix s). The streams that were opened with this token end then
         too.
+    is_developer: whether the gateway is in development mode, in which this user may do everything.
     """
 
     user: str
-    everything: bool = False
+    roles: frozenset[TokenRole] = frozenset()
     until: float = math.inf
+    is_developer: bool = False
+
+    @property
+    def everything(self) -> bool:
+        """Whether the user may see every session."""
+        return self.is_developer or TokenRole.OPERATOR in self.roles
+
+    def is_look(self, owner: str) -> bool:
+        """Whether reading a session of this owner is a look, which is recorded."""
+        return owner != self.user and not self.is_developer
+
+
+class Act(StrEnum):
+    """What a request does with a session. decide: answer an approval, or settle a doubt."""
+
+    READ = "read"
+    DECIDE = "decide"
+    WRITE = "write"
+
+
+def may(caller: Caller, owner: str, act: Act) -> bool:
+    """Whether the caller may do this with a session of `owner`. Every route asks this function."""
+    if caller.is_developer or owner == caller.user:
+        return True
+    if TokenRole.OPERATOR not in caller.roles:
+        return False
+    match act:
+        case Act.READ:
+            return True
+        case Act.DECIDE:
+            return TokenRole.DECIDE in caller.roles
+        case Act.WRITE:
+            return False
+    assert_never(act)
 
 
 Authenticate = Callable[[Request], str | None]
@@ -103,7 +145,7 @@ class Access:
         Unauthenticated.
         """
         if self._secret is None:
-            return Caller(self._user, everything=True)
+            return Caller(self._user, is_developer=True)
         scheme, _, given = headers.get("authorization", "").partition(" ")
         token = given.strip() if scheme.lower() == "bearer" else cookies.get(COOKIE, "")
         if not token:
@@ -131,7 +173,9 @@ class Access:
         if not is_id(claims["sub"]):
             raise Unauthenticated("this token names no valid user. Nothing was done. Get a new "
                                   "one.")
-        return Caller(claims["sub"], until=claims["exp"])
+        given = claims.get("roles")
+        roles = frozenset(role for role in TokenRole if isinstance(given, list) and role in given)
+        return Caller(claims["sub"], roles, claims["exp"])
 
     def admit(self, headers: Mapping[str, str]) -> None:
         """Raise Foreign if the request comes from a page of a forbidden origin or, in development
@@ -150,9 +194,13 @@ class Access:
             )
 
 
-def token_for(user: str, secret: str, life_s: int = 900) -> str:
+def token_for(
+    user: str, secret: str, life_s: int = 900, roles: Collection[TokenRole] = ()
+) -> str:
     """A token for a user, valid for `life_s` seconds."""
     assert is_id(user) and 0 < life_s <= TOKEN_S_MAX, (user, life_s)
     now = int(time.time())
     claims = {"sub": user, "aud": AUDIENCE, "iat": now, "exp": now + life_s}
+    if roles:
+        claims["roles"] = sorted(roles)
     return jwt.encode(claims, secret, ALGORITHM)

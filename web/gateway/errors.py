@@ -31,15 +31,17 @@ from ...producers.checks import Invalid
 from ...producers.sessions import Unacknowledged
 from ...reports.search.search_file import IndexUnusable
 from ..inspector.timeline import TooManyTimelines
-from .access import Foreign, Unauthenticated
+from .access import Foreign, NotYours, Unauthenticated
 from .bodies import TooManyBodies
 from .cursors import BadCursor
 from .hub import NotDecidedYet, TooManyViewers
+from .looks import LookNotRecorded
 from .tail import NotReady
 
 STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (Unauthenticated, 401, "unauthenticated"),
     (Foreign, 403, "foreign"),
+    (NotYours, 403, "not_yours"),
     (UnknownSession, 404, "unknown_session"),
     (UnknownCall, 409, "unknown_call"),
     (AlreadyResolved, 409, "already_resolved"),
@@ -54,6 +56,7 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (NobodyAnswers, 409, "nobody_answers"),
     (TooManyTimelines, 429, "too_many_timelines"),
     (IndexUnusable, 503, "no_search"),
+    (LookNotRecorded, 503, "look_not_recorded"),
     (NotReady, 503, "not_ready"),
     (NotDecidedYet, 504, "not_decided_yet"),
     (BlobError, 503, "blob"),
@@ -84,6 +87,8 @@ OPERATORS = {
     "output has the reason, for its operator",
     "try_again": "the log did not accept this write at present: everything acknowledged is kept. "
     "Try again in a moment",
+    "look_not_recorded": "operators see other users' sessions only with a record, which could not "
+    "be written at present: nothing was shown. Try again in a moment",
     "no_search": "search does not work at present; everything else does. The gateway's output has "
     "the reason, for its operator",
     "failed": "this gateway failed: everything acknowledged is kept. The gateway's output has the "

@@ -5,8 +5,9 @@ The import takes 1.4-3 s, so it happens inside functions: only the models role i
 it creates its client. The SDK's own retries are always off, because retries are events of the log.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -59,11 +60,22 @@ def make_client(api_key: str, base_url: str | None = None) -> Any:
     return AsyncAnthropic(api_key=api_key.strip(), base_url=bare, max_retries=0, http_client=http)
 
 
+class Transport(ABC):
+    """A client without the SDK, such as that of the test kit."""
+
+    @abstractmethod
+    def stream(
+        self, body: bytes, headers: Mapping[str, str], read_timeout_s: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Send one request and yield the data of the response. Raises AttemptFailed, also from the
+        block in which the data is read."""
+
+
 async def _events(
-    response: Any, before_read: Callable[[], Awaitable[None]]
+    reads: AsyncIterator[bytes], before_read: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[Iterator[StreamEvent]]:
     splitter = EventSplitter()
-    async for data in response.aiter_bytes():
+    async for data in reads:
         yield splitter.feed(data)
         if len(data) < FULL_READ_BYTES:
             await before_read()
@@ -92,10 +104,16 @@ async def open_stream(
 
     Raises AttemptFailed for any error of the API, the transport or the SDK.
     """
+    headers = {ATTEMPT_HEADER: label, **_betas(body)}
+    read_timeout_s = stall_timeout_s + READ_MARGIN_S
+    if isinstance(client, Transport):
+        async with client.stream(body, headers, read_timeout_s) as reads:
+            yield _events(reads, before_read)
+        return
     import httpx2
     from anthropic import AsyncStream
 
-    timeout = httpx2.Timeout(stall_timeout_s + READ_MARGIN_S, connect=CONNECT_TIMEOUT_S)
+    timeout = httpx2.Timeout(read_timeout_s, connect=CONNECT_TIMEOUT_S)
     response = None
     try:
         # Not messages.create, which would parse the body and serialize it again, with other bytes
@@ -104,18 +122,14 @@ async def open_stream(
             "/v1/messages",
             content=body,
             cast_to=httpx2.Response,
-            options={
-                "headers": {ATTEMPT_HEADER: label, **_betas(body)},
-                "timeout": timeout,
-                "max_retries": 0,
-            },
+            options={"headers": headers, "timeout": timeout, "max_retries": 0},
             stream=True,
             stream_cls=AsyncStream,
         )
         kind = response.headers.get("content-type", "")
         if not kind.lower().startswith("text/event-stream"):
             raise AttemptFailed(_no_stream(response, kind))
-        yield _events(response, before_read)
+        yield _events(response.aiter_bytes(), before_read)
     except AttemptFailed:
         raise
     except Exception as error:

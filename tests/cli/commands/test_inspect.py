@@ -15,7 +15,10 @@ from foldlog.client.log_client import LogClient
 from foldlog.log.made import note
 from foldlog.schemas import codec
 from foldlog.schemas.compiled import in_words
+from foldlog.schemas.enums import LookKind
 from foldlog.schemas.events.parts import AgentDigest
+from foldlog.schemas.looks import Look, encode_look
+from foldlog.schemas.topics import OPERATOR_LOOKS
 from foldlog.tests.fleet.answering import answering
 from foldlog.tests.kit.played import Played
 from foldlog.tests.reports.test_replay import stored
@@ -327,7 +330,24 @@ def test_topics_apply_is_idempotent(shell):
     assert dry["missing"] == ["memory-events"]
     assert "memory-events: created" in shell("topics apply").out
     (again,) = shell("topics apply --json").json
-    assert again["created"] == [] and len(again["same"]) == 9
+    assert again["created"] == [] and len(again["same"]) == 10
+
+
+def test_looks_are_printed_oldest_first(shell):
+    assert "no look is recorded" in shell("looks").err
+    one = Look(operator="olga", user_id="ana", session_id="s1", what=LookKind.STREAM)
+    producer = shell.log.producer()
+    for value in (encode_look(Look(operator="olga", what=LookKind.LIST)), encode_look(one), b"x"):
+        producer.append(OPERATOR_LOOKS, "olga", value)
+    producer.close()
+    listed, session = shell("looks --json").json
+    assert listed["what"] == "list" and listed["session_id"] == listed["user_id"] == ""
+    assert session.pop("at") >= listed["at"]
+    assert session == {"operator": "olga", "user_id": "ana", "session_id": "s1", "what": "stream"}
+    shown = shell("looks")
+    assert "olga  list of all sessions\n" in shown.out
+    assert "olga  stream of session s1 of ana\n" in shown.out
+    assert "1 record is of another version of foldlog" in shown.err
 
 
 def test_topics_that_differ_are_exit_code_1(tmp_path, capsys):
@@ -349,7 +369,7 @@ def test_topics_that_may_lose_records_stop_the_start_and_have_their_commands(she
     assert "kafka-configs.sh --bootstrap-server HOST:9092 --alter" in applied.out
     assert "For the missing replicas: start more brokers" in applied.out
     (data,) = shell("topics apply --json").json
-    assert len(data["commands"]) == 9
+    assert len(data["commands"]) == 10
     for start in ("worker --supervise", "gateway"):
         refused = shell(start)
         assert refused.code == 3 and "min.insync.replicas is 1, wanted 2" in refused.err

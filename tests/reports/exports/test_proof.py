@@ -24,6 +24,7 @@ EVENT = ev.ApprovalDecided(
         ("somebody token ana", False, "unproven"),
         ("gateway token <b>", False, "unproven"),
         ("gateway token ana", True, "recorded by the gateway: a token of ana"),
+        ("gateway operator olga", True, "recorded by the gateway: a token of the operator olga"),
         ("gateway token eve", False, "unproven: the gateway saw a token of eve"),
         ("gateway none ana", False, "unproven: the gateway did not authenticate users"),
         ("command os_user root", True, "recorded by a command of OS user root"),

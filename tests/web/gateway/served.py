@@ -3,7 +3,7 @@
 import resource
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import httpx2 as httpx
 from foldlog.client.log_client import LogClient
 from foldlog.log import Log, Settings
 from foldlog.log.errors import Retry
+from foldlog.schemas.origin import TokenRole
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.kit.slowness import allowed
 from foldlog.tests.kit.waiting import PATIENCE_S
@@ -49,10 +50,13 @@ class Served:
         self.url = f"http://127.0.0.1:{port}"
         self.declared: Declared | None = None
 
-    def http(self, user: str | None = None, **more) -> httpx.Client:
+    def http(
+        self, user: str | None = None, roles: Collection[TokenRole] = (), **more
+    ) -> httpx.Client:
         """A client with a token of this user, or without a token. Each request waits until the
         gateway has folded the present end of the log, because tests write to the log directly."""
-        headers = {"authorization": f"Bearer {token_for(user, SECRET)}"} if user else {}
+        token = token_for(user, SECRET, roles=roles) if user else ""
+        headers = {"authorization": f"Bearer {token}"} if user else {}
         hooks = {"request": [self._catch_up], "response": [self._demand_declared]}
         return httpx.Client(
             base_url=self.url, headers=headers, timeout=READY_S, event_hooks=hooks, **more

@@ -7,8 +7,17 @@ import jwt
 import pytest
 
 from foldlog.processors.worker import page_access
+from foldlog.schemas.origin import TokenRole
 from foldlog.tests.web.gateway.served import SECRET
-from foldlog.web.gateway.access import Access, Caller, Foreign, Unauthenticated, token_for
+from foldlog.web.gateway.access import (
+    Access,
+    Act,
+    Caller,
+    Foreign,
+    Unauthenticated,
+    may,
+    token_for,
+)
 
 ACCESS = Access("local", SECRET, ["https://app.example"])
 
@@ -26,7 +35,8 @@ def signed(secret=SECRET, algorithm="HS256", **changes):
 
 def test_a_token_names_its_user():
     caller = caller_of(token_for("ana", SECRET, 60))
-    assert caller[:2] == ("ana", False) and 0 < caller.until - time.time() <= 60
+    assert (caller.user, caller.everything) == ("ana", False)
+    assert 0 < caller.until - time.time() <= 60
     assert ACCESS.caller({}, {"foldlog_token": token_for("bob", SECRET)}).user == "bob"
 
 
@@ -91,4 +101,22 @@ def test_the_gateway_and_a_workers_pages_admit_the_same_loopback_names(host, is_
 def test_in_development_mode_every_caller_is_the_user_of_the_settings(host):
     access = Access("local", None)
     access.admit({"host": host})
-    assert access.caller({}, {}) == Caller("local", everything=True)
+    assert access.caller({}, {}) == Caller("local", is_developer=True)
+
+
+@pytest.mark.parametrize(("claim", "roles"), [
+    (["operator", "decide"], {"operator", "decide"}), (["operator", "root", 7, []], {"operator"}),
+    ("operator", set()), (None, set()), ({"operator": True}, set()), ([["operator"]], set()),
+])
+def test_a_tokens_roles_are_a_list_and_unknown_ones_are_ignored(claim, roles):
+    assert caller_of(signed(roles=claim)).roles == roles
+
+
+@pytest.mark.parametrize(("roles", "owner", "acts"), [
+    ((), "ana", {"read", "decide", "write"}), ((), "bob", set()), (("decide",), "bob", set()),
+    (("operator",), "bob", {"read"}), (("operator", "decide"), "bob", {"read", "decide"}),
+])
+def test_what_a_caller_may_do_with_a_session(roles, owner, acts):
+    caller = Caller("ana", frozenset(map(TokenRole, roles)))
+    assert {act for act in Act if may(caller, owner, act)} == acts
+    assert all(may(Caller("ana", is_developer=True), owner, act) for act in Act)

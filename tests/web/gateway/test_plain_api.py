@@ -1,6 +1,7 @@
 """The plain API: responses wait for the fold's decision, and every mistake has its own error."""
 
 import json
+import shlex
 import threading
 import time
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from foldlog.log.errors import LogBusy
 from foldlog.reports.exports.proof import proof_of
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.docs.pages import blocks
 from foldlog.tests.kit.played import Played
 from foldlog.tests.web.gateway.served import lines_of
 from foldlog.web.gateway import subscriptions
@@ -49,6 +51,17 @@ def test_a_message_is_answered_with_the_folds_decision(ana):
     again = post(ana, "/talk/messages", text="hello", message_id="m1").json()
     assert (again["verdict"], again["turn"]) == ("duplicate", 1)
     assert ana.get("/v1/sessions/talk").json()["state"]["last_message_id"] == "m1"
+
+
+def test_the_request_that_the_page_shows_is_answered_as_it_shows(ana):
+    (curl,) = (one.text for one in blocks("gateway.md") if one.text.startswith("curl "))
+    (shown,) = (json.loads(one.text) for one in blocks("gateway.md") if one.language == "json")
+    _, _, method, url, _, header, _, body = shlex.split(curl.replace("\\\n", " "))
+    name, _, value = header.partition(": ")
+    path = url.removeprefix("localhost:8377")
+    answer = ana.request(method, path, content=body, headers={name: value}).json()
+    assert answer.pop("session_id") == own_id("ana", shown.pop("session_id"))
+    assert answer | {"offset": shown["offset"]} == shown
 
 
 def test_a_refusal_is_409_with_its_code_and_detail(ana):

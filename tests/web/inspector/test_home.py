@@ -14,6 +14,7 @@ from foldlog.producers import Sessions
 from foldlog.schemas import events as ev
 from foldlog.schemas.events.parts import AgentDigest
 from foldlog.schemas.ids import PARTITION_KEY
+from foldlog.schemas.origin import TokenRole
 from foldlog.schemas.topics import topics
 from foldlog.tests.kit.browser_fixture import DESK, PHONE
 from foldlog.tests.kit.played import PARTITIONS, Played, memory_log, settings_in
@@ -441,14 +442,39 @@ def test_a_lost_gateway_is_reported_and_the_page_recovers(place, page_at):
     page.complaints.clear()  # the browser logs each try
 
 
-def test_each_user_sees_their_own_sessions(place, page_at):
+def signed_in(page_at, url, token):
+    page = page_at(url)
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+    return page
+
+
+def test_each_user_sees_their_own_sessions_and_an_operator_all(place, page_at):
     titled(place, "anas", "Only Ana knows")
+    played = asking(place, "anas-asks")
+    operator, decide = TokenRole
     with served(place.log, place.settings, place.settings.home / "two", secret=SECRET) as running:
-        page = page_at(f"{running.url}/#/sessions")
-        page.get_by_label("Token").fill(token_for("bob", SECRET))
-        page.get_by_role("button", name="Sign in").click()
+        page = bobs = signed_in(page_at, f"{running.url}/#/sessions", token_for("bob", SECRET))
         page.get_by_role("heading", name="No sessions yet").wait_for()
-        page.goto("about:blank")
+
+        url = f"{running.url}/#/s/anas-asks"
+        page = olgas = signed_in(page_at, url, token_for("olga", SECRET, roles=[operator]))
+        page.get_by_text("This session belongs to ana. As an operator you may read it, but not "
+                         "write to it.").wait_for()
+        asked = page.get_by_label("charge waits for approval")
+        expect(asked.get_by_role("alert")).to_contain_text("not decide without the role decide")
+        for button in ("Allow charge", "Deny"):
+            expect(asked.get_by_role("button", name=button)).to_be_disabled()
+        expect(page.get_by_label("Message")).to_have_count(0)
+        page.goto(f"{running.url}/#/waiting")
+        waits = page.get_by_role("article").filter(has_text="belongs to ana")
+        expect(waits.first.get_by_role("button", name="Deny")).to_be_disabled()
+
+        page = signed_in(page_at, url, token_for("dora", SECRET, roles=[operator, decide]))
+        page.get_by_label("charge waits for approval").get_by_role("button", name="Deny").click()
+        played.wait(lambda views: views.turn.calls[0].decision == "deny")
+        for each in (bobs, olgas, page):
+            each.goto("about:blank")
         page.complaints[:] = [text for text in page.complaints if "401 (Unauthorized)" not in text]
 
 

@@ -22,6 +22,7 @@ from ....processors.fold.projections.turn_view import TurnView
 from ....producers.checks import Invalid
 from ....producers.sessions import Receipt
 from ....schemas.canonical import compact
+from ....schemas.enums import LookKind
 from ...protocols.ag_ui.answers import awaits, decided_by, reason_of
 from ...protocols.ag_ui.calls import APPROVAL, DOUBT
 from ...protocols.ag_ui.events import Encoder
@@ -188,8 +189,9 @@ async def _send_messages(gateway: Gateway, request: Request, wanted: RunInput) -
 
 
 async def _subscribe(gateway: Gateway, request: Request, wanted: RunInput) -> Subscription:
-    session_id, caller = gateway.views(request, wanted.thread).session_id, gateway.caller(request)
-    return await gateway.hub.subscribe(session_id, None, "start", caller.user, caller.until)
+    caller = gateway.caller(request)
+    views = await gateway.read(gateway.seen, caller, wanted.thread, LookKind.STREAM)
+    return await gateway.hub.subscribe(views.session_id, None, "start", caller.user, caller.until)
 
 
 def _stream(gateway: Gateway, subscription: Subscription, pieces: Pieces) -> Response:

@@ -23,6 +23,7 @@ from ....processors.fold.views import SessionViews
 from ....producers.checks import Invalid, an_id, content_json
 from ....schemas.attachments import reference_of
 from ....schemas.canonical import compact_ascii
+from ....schemas.enums import LookKind
 from ....schemas.events.parts import BlobRef
 from ....schemas.ids import ID_CHARS_MAX
 from ...protocols.ai_sdk.input import (
@@ -93,7 +94,8 @@ def _streaming(routes: APIRouter, gateway: Gateway) -> None:
     @routes.get("/{session_id}/stream", response_class=EventStream)
     async def resume(request: Request, session_id: str) -> Response:
         """Stream the open turn from its beginning; 204 if there is no open turn or no session."""
-        views = gateway.views_or_none(gateway.caller(request), session_id)
+        caller = gateway.caller(request)
+        views = await gateway.read(gateway.seen_or_none, caller, session_id, LookKind.STREAM)
         if views is None or not views.turn.open:
             return Response(status_code=204)  # a new chat without messages is not an error
         turn = views.turn.number
@@ -104,14 +106,16 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.get("/{session_id}/messages")
     def listed(request: Request, session_id: str) -> Any:
         """The messages so far, as UIMessages; empty for a new chat."""
-        views = gateway.views_or_none(gateway.caller(request), session_id)
+        caller = gateway.caller(request)
+        views = gateway.seen_or_none(caller, session_id, LookKind.TRANSCRIPT)
         found = [] if views is None else messages(views, gateway.shown_blob)
         return {"id": session_id, "messages": found}
 
     @routes.get("/{session_id}/files/{sha256}")
     def file(request: Request, session_id: str, sha256: str) -> Response:
         """An attachment of a message of this session."""
-        ref = _attached(gateway, gateway.views(request, session_id), sha256)
+        views = gateway.seen(gateway.caller(request), session_id, LookKind.FILE)
+        ref = _attached(gateway, views, sha256)
         if ref is None:
             detail = "no message of this session has that attachment: nothing was sent"
             return JSONResponse({"code": "unknown_attachment", "detail": detail}, 404)
@@ -142,7 +146,7 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/{session_id}/approvals")
     async def approve(request: Request, session_id: str) -> Any:
         """Answer requests for approval: {approvals: [{id, approved, remember}]}."""
-        views = gateway.views(request, session_id)
+        on = await gateway.answering(request, session_id)
         body = await request.json()
         wanted = body.get("approvals") if isinstance(body, Mapping) else None
         if not isinstance(wanted, list) or not all(isinstance(a, Mapping) for a in wanted):
@@ -151,7 +155,7 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
         answers = [answer_of(approval) for approval in wanted]
         for answer in answers:
             await _decide(gateway, request, session_id, answer)
-        return {"session_id": views.session_id, "calls": [answer.call for answer in answers]}
+        return {"session_id": on.views.session_id, "calls": [answer.call for answer in answers]}
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -188,7 +192,7 @@ async def _answer_approvals(gateway: Gateway, request: Request, wanted: ChatRequ
 
 
 async def _decide(gateway: Gateway, request: Request, session_id: str, answer: Answer) -> None:
-    on = gateway.commands(request, session_id)
+    on = await gateway.answering(request, session_id)
     options = {"args_sha256": answer.args_sha256, **answer.options}
     await gateway.rule(on, Commands.decide, answer.call, answer.decision, **options)
 

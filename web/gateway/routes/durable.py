@@ -16,8 +16,10 @@ from starlette.responses import JSONResponse, Response
 
 from ....processors.fold.views import SessionViews
 from ....producers.checks import Invalid
+from ....schemas.enums import LookKind
 from ...protocols.durable import reading as durable
 from ...protocols.durable.reading import BadOffset, Page, SessionStream
+from ..access import Caller
 from ..event_stream import EventStream
 from ..gateway import Gateway
 from ..subscriptions import HEARTBEAT_S, Subscription
@@ -48,7 +50,7 @@ def router(gateway: Gateway) -> APIRouter:
     @routes.head("/{name}")
     async def head(request: Request, name: str) -> Response:
         """Return the end offset of a stream, and whether the stream is closed."""
-        source = Source(gateway, request, name)
+        source = await _source(gateway, request, name)
         headers = {"cache-control": "no-store", "content-type": durable.JSON}
         return Response(headers=headers | source.end_headers())
 
@@ -63,7 +65,7 @@ def router(gateway: Gateway) -> APIRouter:
         if len(query.getlist("offset")) > 1 or (live in ("long-poll", "sse") and not offset):
             raise Invalid("invalid_offset", "give exactly one `offset`, which live reading needs: "
                           "nothing was sent")
-        source = Source(gateway, request, name)
+        source = await _source(gateway, request, name)
         start = durable.START if offset is None else offset
         try:
             place = durable.place_of(start, source.partition, source.stream.tail)
@@ -97,15 +99,11 @@ def router(gateway: Gateway) -> APIRouter:
 
 
 class Source:
-    """A stream that the user may read, as of the views last passed to `update`.
+    """A stream that the user may read, as of the views last passed to `update`."""
 
-    Raises Unauthenticated, UnknownSession.
-    """
-
-    def __init__(self, gateway: Gateway, request: Request, name: str) -> None:
-        self._gateway = gateway
-        self.caller = gateway.caller(request)
-        self.update(gateway.views(request, name))
+    def __init__(self, gateway: Gateway, caller: Caller, views: SessionViews) -> None:
+        self._gateway, self.caller = gateway, caller
+        self.update(views)
 
     def update(self, views: SessionViews) -> None:
         """Continue with newer views of the session."""
@@ -151,6 +149,13 @@ class Source:
             if found.appends or found.closed or subscription.ended or left <= 0:
                 return found
             await subscription.wait_for_event(left)
+
+
+async def _source(gateway: Gateway, request: Request, name: str) -> Source:
+    """Raises Unauthenticated, UnknownSession, LookNotRecorded."""
+    caller = gateway.caller(request)
+    views = await gateway.read(gateway.seen, caller, name, LookKind.STREAM)
+    return Source(gateway, caller, views)
 
 
 def _cursor(given: str | None) -> str:

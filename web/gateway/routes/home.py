@@ -13,8 +13,8 @@ from starlette.requests import Request
 
 from ....client.printable import encodable
 from ....reports.search.search_index import Found
+from ....schemas.enums import LookKind
 from ...inspector.overview import HOURS_MAX, ROWS_MAX
-from ..access import Caller
 from ..finder import Behind
 from ..gateway import Gateway
 from ..json_bodies import INT_MAX, JsonRoute
@@ -41,7 +41,7 @@ def router(gateway: Gateway) -> APIRouter:
         """The user's sessions: all of them, or those that changed since the `version` of an earlier
         response.
         """
-        user = _listed(gateway.caller(request))
+        user = gateway.listed(gateway.caller(request))
         gateway.tail.ready()
         return {
             **gateway.fleet.home(user, since, limit),
@@ -57,7 +57,7 @@ def router(gateway: Gateway) -> APIRouter:
         until: Annotated[int | None, Query(ge=0, le=INT_MAX)] = None,
     ) -> Any:
         """Cost, tokens, errors and times of the user's sessions, by interval."""
-        user = _listed(gateway.caller(request))
+        user = gateway.listed(gateway.caller(request))
         gateway.tail.ready()
         end = time.time_ns() // 1_000_000 if until is None else until
         return gateway.fleet.charts(user, end, hours - hours % step or step, step)
@@ -70,7 +70,7 @@ def router(gateway: Gateway) -> APIRouter:
     ) -> Any:
         """The messages, answers and results that match, best first, or the progress of the index.
         """
-        user = _listed(gateway.caller(request))
+        user = gateway.listed(gateway.caller(request), LookKind.SEARCH)
         gateway.tail.ready()
         found = gateway.finder.search(q, user, limit)
         if isinstance(found, Behind):
@@ -83,10 +83,6 @@ def router(gateway: Gateway) -> APIRouter:
         }
 
     return routes
-
-
-def _listed(caller: Caller) -> str | None:
-    return None if caller.everything else caller.user
 
 
 def _is_listed(gateway: Gateway, found: Found, user: str | None) -> bool:

@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from ....client.show import UnknownSession
 from ....processors.advice.prices import load_prices
+from ....schemas.enums import LookKind
 from ...inspector import api
 from ...inspector.family import family_json
 from ...inspector.timeline import Moment, Timeline, Timelines
@@ -114,22 +115,25 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
     prices = load_prices(gateway.settings.prices)
     read = gateway.read_blob
 
-    def timeline_of(request: Request, session_id: str) -> Timeline:
-        views = gateway.views(request, session_id)
-        found = timelines.of(views.session_id, gateway.user(request))
+    def timeline_of(request: Request, session_id: str, what: LookKind) -> Timeline:
+        caller = gateway.caller(request)
+        views = gateway.seen(caller, session_id, what)
+        found = timelines.of(views.session_id, caller.user)
         if not found.known:
             raise UnknownSession(f"there is no session {session_id}")
         return found
 
-    def moment_of(request: Request, session_id: str, at: int | None) -> tuple[Timeline, Moment]:
-        found = timeline_of(request, session_id)
+    def moment_of(
+        request: Request, session_id: str, at: int | None, what: LookKind = LookKind.MOMENT
+    ) -> tuple[Timeline, Moment]:
+        found = timeline_of(request, session_id, what)
         return found, found.at(at)
 
     @routes.get("/inspector/api/about")
     def about(request: Request) -> Any:
-        """The user, and the features of this gateway."""
-        paths = request.app.openapi()["paths"]
-        return {"user": gateway.user(request), "can": {"fork": FORK in paths}}
+        """The user and the user's roles, and the features of this gateway."""
+        caller, paths = gateway.caller(request), request.app.openapi()["paths"]
+        return {"user": caller.user, "roles": sorted(caller.roles), "can": {"fork": FORK in paths}}
 
     session_path = "/inspector/api/sessions/{session_id}"
 
@@ -137,15 +141,16 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
     def events(
         request: Request, session_id: str, since: AtLeast0 = 0, limit: Limit = api.PAGE_EVENTS
     ) -> Any:
-        return api.events_json(timeline_of(request, session_id), since, limit)
+        return api.events_json(timeline_of(request, session_id, LookKind.EVENTS), since, limit)
 
     @routes.get(f"{session_path}/runs")
     def runs(request: Request, session_id: str, since: AtLeast0 = 0) -> Any:
-        return api.runs_of(timeline_of(request, session_id), since)
+        return api.runs_of(timeline_of(request, session_id, LookKind.EVENTS), since)
 
     @routes.get(f"{session_path}/lines")
     def lines(request: Request, session_id: str, since: AtLeast0 = 0) -> Any:
-        return api.lines_json(timeline_of(request, session_id), gateway.shown_blob, since)
+        found = timeline_of(request, session_id, LookKind.TRANSCRIPT)
+        return api.lines_json(found, gateway.shown_blob, since)
 
     @routes.get(f"{session_path}/moment")
     def moment(request: Request, session_id: str, at: Offset = None) -> Any:
@@ -154,7 +159,7 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
 
     @routes.get(f"{session_path}/request")
     def model_request(request: Request, session_id: str, at: Offset = None) -> Any:
-        return api.request_json(*moment_of(request, session_id, at), read)
+        return api.request_json(*moment_of(request, session_id, at, LookKind.REQUEST), read)
 
     @routes.get(f"{session_path}/cost")
     def cost(request: Request, session_id: str, at: Offset = None) -> Any:
@@ -170,12 +175,11 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
         these sessions.
         """
         caller = gateway.caller(request)
-        views = gateway.views(request, session_id)
+        views = gateway.seen(caller, session_id, LookKind.SESSION)
         return family_json(
             views,
-            lambda name: gateway.views_or_none(caller, name),
-            [row["session_id"] for row in gateway.tail.summaries(
-                None if caller.everything else caller.user)],
+            lambda name: gateway.seen_or_none(caller, name, None),
+            [row["session_id"] for row in gateway.tail.summaries(gateway.listed(caller))],
             gateway.overview.title,
         )
 
@@ -189,9 +193,9 @@ def _api(routes: APIRouter, gateway: Gateway) -> None:
     ) -> Any:
         """Compare the session at two offsets; with `other`, `before` is an offset of that session.
         """
-        found = timeline_of(request, session_id)
+        found = timeline_of(request, session_id, LookKind.COMPARISON)
         if other:
-            of_other = timeline_of(request, other)
+            of_other = timeline_of(request, other, LookKind.COMPARISON)
             return api.compare_sessions_json(
                 found, found.at(after), of_other, of_other.at(before), read
             )

@@ -27,7 +27,7 @@ from ....producers.checks import Invalid, an_id, content_json
 from ....producers.options import REMEMBER, WHEN_BUSY, Option
 from ....producers.sessions import Receipt, new_session_id
 from ....schemas.canonical import compact
-from ....schemas.enums import Resolution
+from ....schemas.enums import LookKind, Resolution
 from ...protocols.plain import frame_text, name_of, thing_json
 from .. import answers
 from ..access import Caller
@@ -158,7 +158,7 @@ def _reading_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.get("/sessions", responses=ok(answers.Sessions))
     def sessions(request: Request, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100) -> Any:
         """The user's sessions, most recently changed first."""
-        found = gateway.tail.summaries(_listed(gateway.caller(request)))
+        found = gateway.tail.summaries(gateway.listed(gateway.caller(request)))
         return {"sessions": found[:limit], "more": max(0, len(found) - limit)}
 
     @routes.get("/sessions/events", response_class=EventStream)
@@ -167,18 +167,20 @@ def _reading_routes(routes: APIRouter, gateway: Gateway) -> None:
         same fields as in the list of sessions.
         """
         caller = gateway.caller(request)
-        return EventStream(_changes(gateway, caller), at_end=gateway.hub.reserve(caller.user))
+        user = await gateway.read(gateway.listed, caller)
+        at_end = gateway.hub.reserve(caller.user)
+        return EventStream(_changes(gateway, user, caller.until), at_end=at_end)
 
     @routes.get("/sessions/{session_id}", responses=ok(answers.SessionNow))
     def session(request: Request, session_id: str) -> Any:
         """One session: its state, its open calls, and a cursor to resume from."""
-        views = gateway.views(request, session_id)
-        return session_json(gateway, views)
+        caller = gateway.caller(request)
+        return session_json(gateway, gateway.seen(caller, session_id, LookKind.SESSION))
 
     @routes.get("/sessions/{session_id}/transcript", responses=ok(answers.Transcript))
     def transcript(request: Request, session_id: str) -> Any:
         """The transcript so far: messages, calls, results."""
-        views = gateway.views(request, session_id)
+        views = gateway.seen(gateway.caller(request), session_id, LookKind.TRANSCRIPT)
         things = [thing_json(thing, gateway.shown_blob)
                   for _, thing in history(views, gateway.shown_blob)]
         return {"session_id": views.session_id, "lines": [t["line"] for t in things if "line" in t]}
@@ -195,10 +197,11 @@ def _reading_routes(routes: APIRouter, gateway: Gateway) -> None:
 
         To reconnect, send the id of the last event as Last-Event-ID or ?cursor=.
         """
-        session_id, caller = gateway.views(request, session_id).session_id, gateway.caller(request)
+        caller = gateway.caller(request)
+        views = await gateway.read(gateway.seen, caller, session_id, LookKind.STREAM)
         # Raise errors before the stream begins.
         subscription = await gateway.hub.subscribe(
-            session_id, last_event_id or cursor, since, caller.user, caller.until
+            views.session_id, last_event_id or cursor, since, caller.user, caller.until
         )
         unsubscribe = partial(gateway.hub.unsubscribe, subscription)
         return EventStream(_frames(gateway, subscription), at_end=unsubscribe)
@@ -242,13 +245,13 @@ def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions/{session_id}/calls/{call}/decide", responses=DECIDED)
     async def decide(request: Request, session_id: str, call: str, body: Approval) -> Any:
         """Allow or deny a call that waits for approval."""
-        on = gateway.commands(request, session_id)
+        on = await gateway.answering(request, session_id)
         return decision_json(await gateway.rule(on, Commands.decide, call, **body.model_dump()))
 
     @routes.post("/sessions/{session_id}/calls/{call}/resolve", responses=DECIDED)
     async def resolve(request: Request, session_id: str, call: str, body: Report) -> Any:
         """Report what happened to a call in doubt."""
-        on = gateway.commands(request, session_id)
+        on = await gateway.answering(request, session_id)
         demand_report(body.outcome, body.report)
         return decision_json(await gateway.rule(on, Commands.resolve, call, **body.model_dump()))
 
@@ -324,13 +327,11 @@ def call_json(call: Call) -> dict[str, Any]:
     return {name: getattr(call, name) for name in fields} | {"args": plain(call.args)}
 
 
-def _listed(caller: Caller) -> str | None:
-    return None if caller.everything else caller.user
-
-
-async def _changes(gateway: Gateway, caller: Caller) -> AsyncIterator[bytes | None]:
+async def _changes(
+    gateway: Gateway, user: str | None, until: float
+) -> AsyncIterator[bytes | None]:
     async with gateway.hub.changes() as queue:
-        while time.time() < caller.until:
+        while time.time() < until:
             try:
                 async with asyncio.timeout(HEARTBEAT_S):
                     line = await queue.get()
@@ -339,7 +340,7 @@ async def _changes(gateway: Gateway, caller: Caller) -> AsyncIterator[bytes | No
                 continue
             if line is None:
                 return
-            if _listed(caller) in (None, line["user_id"]):
+            if user in (None, line["user_id"]):
                 yield event(compact(line), name="session")
 
 

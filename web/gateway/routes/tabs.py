@@ -8,6 +8,7 @@ reload.
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter, Query
@@ -19,7 +20,7 @@ from ....client.commands import DEFAULT_AGENT, Commands
 from ....producers.sessions import new_session_id
 from ....schemas.canonical import compact
 from .. import answers
-from ..access import Caller
+from ..access import Caller, NotYours
 from ..answers import ok
 from ..event_stream import EventStream, event
 from ..gateway import Gateway
@@ -92,9 +93,9 @@ def router(gateway: Gateway) -> APIRouter:
 
 def _previous(gateway: Gateway, request: Request, cookie: str) -> str | None:
     """The tab's previous session if the user may continue it, else None."""
-    session_id = request.cookies.get(cookie, "")
-    # None if the session belongs to a user who was signed in before
-    views = gateway.views_or_none(gateway.caller(request), session_id)
+    views = None
+    with suppress(NotYours):  # or there are none: the session belongs to a user of before
+        views = gateway.views_or_none(gateway.caller(request), request.cookies.get(cookie, ""))
     return views.session_id if views is not None and not views.turn.terminated else None
 
 

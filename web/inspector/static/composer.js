@@ -34,6 +34,9 @@ export function Composer({ session, at, moment, about, commands }) {
         <${Icon} name="fork" small />Fork here</button>`}
     </div></div>`;
   }
+  if (about.readOnly) {
+    return html`<div class="say"><div class="compose then-say"><p class="grow">${about.readOnly}</p></div></div>`;
+  }
   const write = (words) => {
     setText(words);
     if (words) sessionStorage.setItem(draft, words);

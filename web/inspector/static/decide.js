@@ -19,7 +19,8 @@ function useCommand(session, call) {
       setState({ busy: false, error: error.message });
     }
   };
-  return [state, send];
+  const { locked } = session;
+  return [locked ? { busy: true, error: locked } : state, send];
 }
 
 /** Handles the keys of a card while the focus is on the card or inside it, except in a field. */

@@ -34,7 +34,7 @@ export function Failure({ line, session, at, go, about, moment, isLast, lines })
   const parts = said ? partsOf(said) : [];
   const text = parts.map((part) => part.text).join("");
   const isText = parts.every((part) => part.kind === "text"); // files cannot be sent again from here
-  const canRetry = isText && at === null && isLast && text
+  const canRetry = isText && at === null && isLast && text && !about.readOnly
     && moment && !moment.turn.open && moment.status !== "terminated";
   const run = (work) => async () => {
     setBusy(true);

@@ -38,7 +38,7 @@ function go_(view, replace) {
   }
 }
 
-export function Home({ list: model, aside, go, view: text }) {
+export function Home({ list: model, aside, go, about: caller, view: text }) {
   const saved = useMemo(() => new SavedFilters(), []);
   const columns = useMemo(() => new Columns(), []);
   useModel(model);
@@ -83,7 +83,7 @@ export function Home({ list: model, aside, go, view: text }) {
     document.title = waiting ? `(${waiting}) foldlog` : "foldlog";
   }, [waiting]);
   const props = {
-    model, view, change, now, items, rows, counts, picked, pick, setPicked, saved, columns, aside, go, starting,
+    model, view, change, now, items, rows, counts, picked, pick, setPicked, saved, columns, aside, go, starting, caller,
   };
   const words = titleFor(view, { model, waiting, working, unserved, rows });
   return html`
@@ -147,7 +147,9 @@ function Part(props) {
   const spans = html`<${Spans} span=${span} setSpan=${setSpan} />`;
   if (view.part === "cost") return html`<${Cost} charts=${charts} spans=${spans} span=${span} />`;
   const first = view.part === "waiting" ? undefined : INBOX_MAX;
-  const waiting = items.length > 0 && html`<${Inbox} key=${view.part} ...${{ items, now, model, aside, first }} />`;
+  const { caller } = props;
+  const waiting = items.length > 0 && html`
+    <${Inbox} key=${view.part} ...${{ items, now, model, aside, first, caller }} />`;
   if (view.part === "waiting") {
     return waiting || html`<p class="card none">No call needs an approval, none is in doubt, and no turn has failed.
       What needs you appears here by itself.</p>`;

@@ -10,6 +10,7 @@ import { errorText, failureOf, since, titleOf, until } from "./home_words.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
 import { Report } from "./report.js";
+import { rights } from "./rights.js";
 import { waitsFor } from "./session_list.js";
 
 const CARDS = 60;
@@ -27,14 +28,14 @@ export function inbox(list, aside) {
 }
 
 /** The first cards; the others on request, because a thousand cards would make the page slow. */
-export function Inbox({ items, now, model, aside, first = CARDS }) {
+export function Inbox({ items, now, model, aside, caller, first = CARDS }) {
   const [more, setMore] = useState(0);
   const shown = items.slice(0, first + more);
   const left = items.length - shown.length;
   return html`<section class="inbox" aria-label="Waiting for you">
     <h2 class="sr">Waiting for you</h2>
     ${shown.map(({ row, call }) => html`
-      <${Item} key=${`${row.id} ${call?.call ?? ""}`} ...${{ row, call, now, model, aside }} />
+      <${Item} key=${`${row.id} ${call?.call ?? ""}`} ...${{ row, call, now, model, aside, caller }} />
     `)}
   </section>
   ${left > 0 && html`<p class="rest">${first < CARDS
@@ -42,7 +43,7 @@ export function Inbox({ items, now, model, aside, first = CARDS }) {
     : html`<button class="btn" onClick=${() => setMore(more + CARDS)}>Show more: ${number(left)} left</button>`}</p>`}`;
 }
 
-function Item({ row, call, now, model, aside }) {
+function Item({ row, call, now, model, aside, caller }) {
   const [state, setState] = useState({ busy: false, error: "", done: "" });
   /** Sends a command, and shows `done` until the gateway's list has the result. */
   const send = async (path, body, done) => {
@@ -55,13 +56,16 @@ function Item({ row, call, now, model, aside }) {
     }
     model.nudge();
   };
-  const props = { row, call, now, send, busy: state.busy, aside };
+  const may = rights(caller, row.user);
+  const why = call === null ? may.write : may.decide;
+  const props = { row, call, now, send, busy: state.busy || why !== "", aside };
   const Kind = call === null ? Failure : call.asks ? Approval : Doubt;
   return html`<article class="card wants" tabindex="0" aria-label=${`${nameOf(call, row)} in ${titleOf(row)}`}
     onKeyDown=${press}>
     <${Kind} ...${props} />
     ${state.done && html`<p class="reported" role="status"><${Icon} name="done" small />${state.done}</p>`}
     ${state.error && html`<p class="bad" role="alert">${state.error}</p>`}
+    ${may.write && html`<p class="faint">${why || may.write}</p>`}
   </article>`;
 }
 
@@ -163,7 +167,7 @@ function Failure({ row, now, send, busy, aside }) {
     <div class="acts">
       <button class="btn" data-key="a" disabled=${busy} title=${`Sends “${AGAIN}” as a new message`}
         onClick=${() => send("messages", { text: AGAIN }, "Asked. A new turn begins.")}>Try again</button>
-      <button class="btn quiet" data-key="d" disabled=${busy} title="Out of this list, in this browser"
+      <button class="btn quiet" data-key="d" title="Out of this list, in this browser"
         onClick=${() => aside.add(row)}>Set aside</button>
       <span class="grow"></span>
       <${Open} row=${row} />

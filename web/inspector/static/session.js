@@ -5,11 +5,12 @@ import { Inspect } from "./inspect.js";
 import { KEYS, onKeys } from "./keys.js";
 import { html, useEffect, useMemo, useModel, useRef, useState, useValue } from "./lib.js";
 import { Session } from "./model.js";
+import { rights } from "./rights.js";
 import { Keys, Rail } from "./shell.js";
 import { Timeline } from "./timeline.js";
 import { Header, Notices, titleOf } from "./top.js";
 
-export function SessionPage({ id, at, list, aside, go, about }) {
+export function SessionPage({ id, at, list, aside, go, about: known }) {
   const session = useMemo(() => new Session(id), [id]);
   const [tab, setTab] = useState("why");
   const [mark, setMark] = useState(null);
@@ -27,6 +28,9 @@ export function SessionPage({ id, at, list, aside, go, about }) {
     if (moment !== null) setLast(moment);
   }, [moment]);
   const shown = moment ?? last; // keep the previous moment while one loads, so nothing jumps
+  const may = rights(known, shown?.state.user_id);
+  const about = may.write ? { ...known, can: { ...known.can, fork: false }, readOnly: may.write } : known;
+  session.locked = may.decide; // why its calls cannot be decided here
   const show = (name) => {
     setTab(name);
     setSheet(true);

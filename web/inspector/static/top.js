@@ -71,7 +71,7 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
       <span class="notice dim" role="status">${notice}</span>
       <span class="sr" role="status">${past && fresh && moment && session.events.length >= (session.count || 1)
         ? `Right after offset ${at}, ${moment.event.type}` : ""}</span>
-      ${!past && moment?.turn.open && html`<button class="btn" onClick=${stop}>
+      ${!past && moment?.turn.open && !about.readOnly && html`<button class="btn" onClick=${stop}>
         <${Icon} name="stop" small /><span>Stop turn</span></button>`}
       <button class="btn" onClick=${copy}><${Icon} name="link" small /><span>Copy link</span></button>
       ${about.can.fork && html`<button class="btn" disabled=${!session.events.length} onClick=${fork}>
