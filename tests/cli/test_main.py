@@ -20,8 +20,8 @@ from foldlog.tests.kit.programs import run
 
 CONTRACT = (
     "up down status topics worker dev demo open chat send cancel phase lock terminate approve deny "
-    "resolve fork regenerate sessions show tail search memory context request replay traces wake "
-    "export sql doctor gateway token fleet skip move init snapshots retain blobs"
+    "resolve fork regenerate rerun sessions show tail search memory context request replay traces "
+    "wake export sql doctor gateway token fleet skip move init snapshots retain blobs"
 ).split()
 
 
