@@ -7,7 +7,6 @@ import pytest
 from foldlog.client.branching import CanNotFork
 from foldlog.client.outcomes import CommandRefused
 from foldlog.client.session import Session
-from foldlog.processors.fold.projections.compaction import in_force
 from foldlog.processors.fold.projections.context import estimated_tokens
 from foldlog.processors.fold.projections.partition import INITIAL
 from foldlog.processors.request.build import request_bytes
@@ -16,7 +15,6 @@ from foldlog.processors.store.store import Cursor, DictBackend, Store
 from foldlog.producers.checks import Invalid
 from foldlog.producers.fork import replace_result
 from foldlog.reports.replay import Replay
-from foldlog.schemas import events as ev
 from foldlog.tests.client.branching.branched import answers_of, lines_of, played_on, talk, views_of
 from foldlog.tests.schemas.test_attachments import png
 
@@ -32,8 +30,6 @@ def looked(client):
         played.invoke(index)
         played.tool_start(index)
     played.tool_result("it is cold", 0)
-    short = ev.ResultCompacted(call="2.1.0", short=ev.Body(inline=b"cold"), tokens=1)
-    played.append(short, "background")
     played.tool_result("it is warm", 1)
     played.answer("take a coat")
     return played
@@ -83,7 +79,6 @@ def test_a_result_is_replaced_and_only_the_model_runs_again(client, looked):
     fork, reply = Session(client, "s1").rerun("it is hot", call="2.1.0", reason="what if")
     views = fork.views()
     assert results_of(views) == [("it is hot", False), ("it is warm", False)]
-    assert in_force(views.compaction, "2.1.0", -1) is None, "the short form is of the old result"
     assert (views.turn.number, views.turn.open, views.turn.calls) == (3, True, ())
     line = views.transcript.lines[-1]
     assert (line.kind, line.turn, line.call, line.name) == ("result", 2, "2.1.0", "north")
