@@ -31,7 +31,7 @@ from . import views_codec
 from .rocks import DiskFailed, RocksBackend
 
 LAYOUT = 21  # increment it when the keys, or the views that the folds store, change
-FOLDS = "ac834f7907c7a33c"
+FOLDS = "90c8ed8acb7570ec"
 
 
 @cache
