@@ -60,6 +60,7 @@ COMMANDS = (
     Entry("terminate", "session", TALK, "End a session permanently."),
     Entry("fork", "fork", TALK, "Open a session that starts from the history of another."),
     Entry("regenerate", "fork", TALK, "Generate another answer, in a fork."),
+    Entry("rerun", "fork", TALK, "Edit the last message or a result, and run again in a fork."),
     Entry("phase", "session", DECIDE, "Trigger a phase transition."),
     Entry("lock", "session", DECIDE, "Lock a session to a project, once in its life."),
     Entry("approve", "decide", DECIDE, "Approve a tool call."),

@@ -271,9 +271,19 @@ class AsyncSession(_Threaded[Session]):
         """Get another answer to a turn (by default the last) in a fork. Returns the fork and the
         reply.
         """
-        forked, reply = await self._threads.run(self._blocking.regenerate, turn)
+        return self._again(*await self._threads.run(self._blocking.regenerate, turn))
+
+    @same_parameters(Session.rerun)
+    @awaited
+    async def rerun(self, *args: Any, **options: Any) -> "tuple[AsyncSession, AsyncReply]":
+        """Edit the last message, or the result of a call, and get another answer in a fork. Returns
+        the fork and the reply.
+        """
+        return self._again(*await self._threads.run(self._blocking.rerun, *args, **options))
+
+    def _again(self, fork: Session, reply: Reply) -> "tuple[AsyncSession, AsyncReply]":
         again = AsyncReply(self._threads, lambda: reply, reply.message_id)
-        return AsyncSession(forked, self._threads), again
+        return AsyncSession(fork, self._threads), again
 
     async def __aenter__(self) -> "AsyncSession":
         return self

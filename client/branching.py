@@ -1,10 +1,13 @@
-"""Branching: forks a session at an offset, and regenerates an answer in a fork.
+"""Branching: forks a session at an offset, and answers again in a fork.
 
 A fork never changes its parent, and both sessions continue. No model call, tool call or delivery of
 the parent is repeated. To regenerate an answer, the session is forked right before a message, and
-the same message is sent to the fork; to edit a message, the edited message is sent instead.
+the same message is sent to the fork; to edit a message, the edited message is sent instead. To edit
+a result, the session is forked right after the results of its step, and the result is replaced.
 """
 
+import json
+from collections.abc import Callable
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -14,25 +17,31 @@ from ..log.errors import Refused
 from ..log.made import partitions_of
 from ..log.partition import partition_for
 from ..processors.entries import foldable_entry
+from ..processors.fold.projections.context_view import place_of_call
 from ..processors.fold.projections.messages import Received
 from ..processors.fold.projections.turn_view import RUNNING
 from ..processors.fold.sessions import fold_event
 from ..processors.fold.views import SessionViews, initial
+from ..producers import checks
+from ..producers.checks import Blocks
 from ..producers.fork import (
     open_fork,
     repeat,
+    replace_result,
     skip_record,
     store_seed,
     without_chunks,
     without_skipped,
 )
-from ..producers.sessions import Sessions, new_session_id
+from ..producers.sessions import Receipt, Sessions, new_session_id
 from ..schemas.events import SessionOpened
 from ..schemas.events.parts import BlobRef, ReadBlob
 from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS
+from .calls import key_of
 from .follow import read_before
 from .outcomes import Decision, decision_on, demand
+from .printable import whole
 from .session_fold import SessionFold
 
 AGAIN = ".again"
@@ -47,13 +56,15 @@ class CanNotFork(Refused):
 
 
 class Forked(NamedTuple):
-    """An opened fork. `message_id`: the id of the message that was sent again, or ''."""
+    """An opened fork. `message_id`: the id of the message that was sent to it, or ''. `turn`: the
+    turn that answers a replaced result, or 0."""
 
     decision: Decision
     session_id: str
     parent: str
     offset: int
     message_id: str = ""
+    turn: int = 0
 
 
 class Skipped(NamedTuple):
@@ -114,6 +125,12 @@ class Branching:
         origin = past.views.origin
         number = past.views.turn.number if turn is None else turn
         messages = messages_of(past.views, number)
+        if not messages and 0 < number <= past.views.turn.number:
+            raise CanNotFork(
+                "no_message",
+                f"turn {number} of session {session_id} began with a replaced result, not with a "
+                "message. Nothing was written. Replace the result again with `foldlog rerun`.",
+            )
         if not messages:
             last = past.views.turn.number
             raise CanNotFork(
@@ -153,27 +170,101 @@ class Branching:
             new_id += AGAIN
         return self._send_again(forked, earlier, begin)._replace(message_id=new_id)
 
+    def rerun(
+        self,
+        session_id: str,
+        content: str | Blocks,
+        *,
+        message_id: str | None = None,
+        call: str | None = None,
+        at: int | None = None,
+        error: bool = False,
+        reason: str = "",
+        name: str | None = None,
+    ) -> Forked:
+        """Edit a message, or the result of a call, and let the model answer again in a fork.
+
+        `message_id`: by default the last message as of right after the offset `at` (by default
+        now). A text replaces the text of the message and keeps its attachments. `call` names the
+        call whose result becomes `content`, a text; `error`: the model is told that the call
+        failed. No tool runs again.
+        """
+        if call is not None:
+            return self._rerun_result(session_id, content, call, at, error, reason, name)
+        past, _ = self._past(session_id, at)
+        message = _message_to_edit(past.views, message_id)
+        if isinstance(content, str):
+            blocks = json.loads(whole(message.content, self._read))
+            files = [block for block in blocks if block.get("type") != "text"]
+            content = [*files, *checks.blocks_of(content)]
+        checks.content_json(content)  # before the fork is opened
+        forked = self.edit(session_id, message.message_id, message.message_id, name)
+        edited, new_id, user = content, forked.message_id, self._user
+        decision = self._decided(forked.session_id, lambda: [
+            self._sessions.say(forked.session_id, edited, message_id=new_id, user=user)
+        ])
+        return forked._replace(decision=decision)
+
+    def _rerun_result(
+        self,
+        session_id: str,
+        content: str | Blocks,
+        call: str,
+        at: int | None,
+        error: bool,
+        reason: str,
+        name: str | None,
+    ) -> Forked:
+        if not isinstance(content, str):
+            raise checks.Invalid("invalid_content", "the result of a call is edited as a text")
+        checks.a_result(content)
+        checks.a_reason(reason)
+        past, _ = self._past(session_id, at)
+        key, origin = key_of(past.views, call), past.views.origin
+        place, fragments = place_of_call(past.views.context, key), past.views.context.fragments
+        if place is None:
+            raise CanNotFork(
+                "unknown_result",
+                f"session {session_id} has no result of call {call} there. Nothing was written. "
+                f"`foldlog show {session_id}` lists its calls.",
+            )
+        changed = fragments[place]
+        if origin is not None and changed.offset <= origin.opened:
+            parent = origin.session_id
+            return self._rerun_result(parent, content, key, None, error, reason, name)
+        end = max(
+            row.offset
+            for row in fragments
+            if row.kind == "result" and (row.turn, row.step) == (changed.turn, changed.step)
+        )
+        forked = self.fork(session_id, end, name)
+        decision = self._decided(forked.session_id, lambda: [replace_result(
+            self._sessions, forked.session_id, key, content,
+            error=error, reason=reason, user=self._user,
+        )])
+        turn = 1 + inherited_turns(decision.views)
+        return forked._replace(decision=decision, turn=turn)
+
+    def _decided(self, session_id: str, write: Callable[[], list[Receipt]]) -> Decision:
+        """Write events to a session, and return the ruling on the last. Raises CommandRefused."""
+        with SessionFold(self._log, session_id, read=self._read) as folded:
+            folded.to_end()
+            return [demand(decision_on(folded, receipt)) for receipt in write()][-1]
+
     def _send_again(self, forked: Forked, messages: list[Received], begin: int) -> Forked:
         """Send messages of the parent's turn that begins at the offset `begin` to its fork."""
         if not messages:
             return forked
-        with SessionFold(self._log, forked.session_id, read=self._read) as folded:
-            folded.to_end()
-            receipts = [
-                repeat(
-                    self._sessions,
-                    forked.session_id,
-                    # A message that was queued before the turn is already in the fork, so its id is
-                    # taken.
-                    message.message_id + AGAIN * (message.offset < begin),
-                    message.content,
-                    message.tokens,
-                    user=self._user,
-                )
-                for message in messages
-            ]
-            decisions = [demand(decision_on(folded, receipt)) for receipt in receipts]
-        return forked._replace(decision=decisions[-1], message_id=receipts[-1].id)
+        # A message that was queued before the turn is already in the fork, so its id is taken.
+        ids = [message.message_id + AGAIN * (message.offset < begin) for message in messages]
+        decision = self._decided(forked.session_id, lambda: [
+            repeat(
+                self._sessions, forked.session_id, message_id, message.content, message.tokens,
+                user=self._user,
+            )
+            for message_id, message in zip(ids, messages, strict=True)
+        ])
+        return forked._replace(decision=decision, message_id=ids[-1])
 
     def skip(self, session_id: str, offset: int | None = None, reason: str = "") -> Skipped:
         """Let a frozen session continue without the record that froze it.
@@ -219,18 +310,10 @@ class Branching:
         self, name: str | None, parent: str, offset: int, seed: BlobRef, views: SessionViews
     ) -> Forked:
         session_id = name or new_session_id()
-        with SessionFold(self._log, session_id, read=self._read) as folded:
-            folded.to_end()
-            receipt = open_fork(
-                self._sessions,
-                session_id,
-                parent,
-                offset,
-                seed,
-                agent=views.turn.agent,
-                user=self._user,
-            )
-            decision = demand(decision_on(folded, receipt))
+        agent, user = views.turn.agent, self._user
+        decision = self._decided(session_id, lambda: [
+            open_fork(self._sessions, session_id, parent, offset, seed, agent=agent, user=user)
+        ])
         return Forked(decision, session_id, parent, offset)
 
     def _past(self, session_id: str, at: int | None) -> tuple[_Past, int]:
@@ -297,6 +380,32 @@ def messages_of(views: SessionViews, turn: int) -> list[Received]:
     """The messages of a turn, in order, without the messages that are queued for a later turn."""
     turns = {row.message_id: row.turn for row in views.messages.progress}  # the last row wins
     return [row for row in views.messages.received if turns.get(row.message_id) == turn]
+
+
+def inherited_turns(views: SessionViews) -> int:
+    """How many turns a fork inherited from its parent."""
+    assert views.origin is not None, "a fork has an origin"
+    opened = views.origin.opened
+    return max((line.turn for line in views.transcript.lines if line.offset <= opened), default=0)
+
+
+def _message_to_edit(views: SessionViews, message_id: str | None) -> Received:
+    """The message with this id, by default the last one that a turn answers."""
+    received, progress = views.messages.received, views.messages.progress
+    found = [
+        row
+        for row in received
+        if progress.last(row.message_id) is not None and message_id in (None, row.message_id)
+    ]
+    if found:
+        return found[-1]
+    if message_id is not None:
+        raise _no_turn_of(views, message_id)
+    raise CanNotFork(
+        "no_message",
+        f"session {views.session_id} has no message to edit there. Nothing was written. Send it a "
+        "message, or name a later offset.",
+    )
 
 
 def _no_turn_of(views: SessionViews, message_id: str) -> CanNotFork:

@@ -69,7 +69,7 @@ class Decision(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """How the turn of a message ended.
+    """How the turn of a message ended. `message_id`: '' if the turn began with a replaced result.
 
     `offset`: the offset of its TURN_ENDED.
     `text`: the model's last text in the turn.
@@ -163,25 +163,20 @@ def answer_in(views: SessionViews, message_id: str, read: ReadBlob | None) -> An
     progress = views.messages.progress.last(message_id)
     if progress is None or not progress.reason:
         return None
-    lines = [line for line in views.transcript.lines if line.turn == progress.turn]
+    return answer_of_turn(views, progress.turn, read, message_id)
+
+
+def answer_of_turn(
+    views: SessionViews, turn: int, read: ReadBlob | None, message_id: str = ""
+) -> Answer | None:
+    """The answer of a turn, if it has ended. `message_id`: the message that it answers."""
+    lines = [line for line in views.transcript.lines if line.turn == turn]
     ended = next((line for line in reversed(lines) if line.kind == "ended"), None)
-    return Answer(
-        views.session_id,
-        message_id,
-        progress.turn,
-        progress.reason,
-        _last_text(lines, read),
-        progress.offset,
-        _why_of_turn(views, ended, lines, read),
-    )
-
-
-def _why_of_turn(
-    views: SessionViews, ended: Line | None, lines: list[Line], read: ReadBlob | None
-) -> str:
-    if ended is not None and (why := why_ended(ended, views.transcript.lines, views.session_id)):
-        return why
-    return _without_text(lines, read)
+    if ended is None:
+        return None
+    why = why_ended(ended, views.transcript.lines, views.session_id) or _without_text(lines, read)
+    text = _last_text(lines, read)
+    return Answer(views.session_id, message_id, turn, ended.name, text, ended.offset, why)
 
 
 def why_ended(ended: Line, lines: Lines, session_id: str = "SESSION") -> str:

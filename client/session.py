@@ -33,6 +33,7 @@ from .events import (
     InDoubt,
     MessageReceived,
     SessionEvent,
+    ToolFinished,
     Waiting,
     demand_event_class,
     of_line,
@@ -48,6 +49,7 @@ from .outcomes import (
     Patience,
     UnknownMessage,
     answer_in,
+    answer_of_turn,
     decision_on,
     demand,
 )
@@ -361,8 +363,8 @@ class Stream(Closing):
 
 
 class Reply(Stream):
-    """The reply to one message: iterate over its events until the turn has ended, or wait for
-    `answer()`. If you stop reading, the turn continues in its worker.
+    """The reply to one message, or to a replaced result: iterate over its events until the turn has
+    ended, or wait for `answer()`. If you stop reading, the turn continues in its worker.
     """
 
     if not TYPE_CHECKING:  # or a type checker would allow `await` and every attribute
@@ -374,28 +376,35 @@ class Reply(Stream):
                 "whose methods block. Call `reply.answer()` for the answer."
             )
 
-    def __init__(self, feed: Feed, message_id: str, *, owns_feed: bool = False) -> None:
+    def __init__(
+        self, feed: Feed, message_id: str, *, turn: int = 0, owns_feed: bool = False
+    ) -> None:
         super().__init__(feed, owns_feed=owns_feed)
-        self.message_id = message_id
+        self.message_id, self._turn = message_id, turn
         self._answer: Answer | None = None
         self._report_to: Callable[[str], None] | None = None
 
     def _accept(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
         """Add the events that belong to the turn of this message."""
         progress = seen.views.messages.progress.last(self.message_id)
-        if progress is None:
+        if progress is None and not self._turn:
             return  # not written yet, or still queued behind another turn
-        super()._accept(seen, [event for event in events if self._belongs(event, progress.turn)])
+        turn = self._turn if progress is None else progress.turn
+        super()._accept(seen, [event for event in events if self._belongs(event, turn)])
         self.settle(seen.views)
 
     def settle(self, views: SessionViews) -> None:
-        """If the message's turn has ended, store the answer and end the stream.
+        """If the turn has ended, store the answer and end the stream.
 
         Raises UnknownMessage.
         """
         if self._ended:
             return
-        self._answer = answer_in(views, self.message_id, self._feed.client.read_blob)
+        read = self._feed.client.read_blob
+        if self._turn:
+            self._answer = answer_of_turn(views, self._turn, read)
+        else:
+            self._answer = answer_in(views, self.message_id, read)
         if self._answer is not None:
             self._ended = True
             self._feed.streams.discard(self)
@@ -443,17 +452,22 @@ class Reply(Stream):
         fold = self._feed.fold
         waits = what_it_waits_for(fold.views, fold.holders)
         reason = unreachable or waits.text
+        how = "events()" if self._turn else f"reply({self.message_id!r})"
         return NoAnswerYet(
-            f"message {self.message_id} of session {self.session_id} is not answered after "
-            f"{timeout_s:g} s{reason and f': {reason}'}. It is kept, and its turn continues: "
-            f"reply({self.message_id!r}) of the session waits for it again.",
+            f"{self._about} of session {self.session_id} is not answered after {timeout_s:g} s"
+            f"{reason and f': {reason}'}. It is kept, and its turn continues: {how} of the session "
+            "waits for it again.",
             waits,
         )
 
+    @property
+    def _about(self) -> str:
+        return f"turn {self._turn}" if self._turn else f"message {self.message_id}"
+
     def __repr__(self) -> str:
         return (
-            f"<Reply to message {self.message_id} of session {self.session_id}: iterate over it "
-            "for its events, or call reply.answer()>"
+            f"<Reply to {self._about} of session {self.session_id}: iterate over it for its "
+            "events, or call reply.answer()>"
         )
 
     def _how_ended(self) -> str:
@@ -688,10 +702,7 @@ class Session(Closing):
         event or an offset, by default the present state. No model call and no tool of this session
         runs again in the new session.
         """
-        offset = at.offset if isinstance(at, SessionEvent) else at
-        if not isinstance(offset, int | None):
-            raise Refused(f"fork at an event or at its `offset`, which is a number, not at {at!r}")
-        forked = self._branching().fork(self.id, offset, session_id)
+        forked = self._branching().fork(self.id, _offset(at), session_id)
         return Session(self.client, forked.session_id, user=self.user)
 
     def regenerate(self, turn: int | None = None) -> tuple["Session", Reply]:
@@ -701,6 +712,38 @@ class Session(Closing):
         forked = self._branching().regenerate(self.id, turn, None)
         session = Session(self.client, forked.session_id, user=self.user)
         return session, session.reply(forked.message_id)
+
+    def rerun(
+        self,
+        content: str | Blocks,
+        *,
+        message: MessageReceived | str | None = None,
+        call: ToolFinished | str | None = None,
+        at: SessionEvent | int | None = None,
+        error: bool = False,
+        reason: str = "",
+        session_id: str | None = None,
+    ) -> tuple["Session", Reply]:
+        """Edit a message and get another answer, in a fork. With `call`, edit the result of that
+        call instead; no tool runs again. Returns the fork and the reply.
+
+        message: by default the last one, or the last one right after the event or offset `at`.
+        error: the model is told that the call failed.
+        reason: why a result was replaced, for people.
+        """
+        key = call.call if isinstance(call, ToolFinished) else call
+        message_id = message.message_id if isinstance(message, MessageReceived) else message
+        forked = self._branching().rerun(
+            self.id, content, message_id=message_id, call=key, at=_offset(at), error=error,
+            reason=reason, name=session_id,
+        )
+        session = Session(self.client, forked.session_id, user=self.user)
+        if not forked.turn:
+            return session, session.reply(forked.message_id)
+        origin, feed = forked.decision.views.origin, Feed(self.client, forked.session_id)
+        assert origin is not None, "a fork has an origin"
+        feed.catch_up(origin.opened + 1)
+        return session, Reply(feed, "", turn=forked.turn, owns_feed=True)
 
     def _branching(self) -> Branching:
         self._feed.demand_open()
@@ -768,6 +811,13 @@ def reply_from_now(session: Session, message_id: str) -> Reply:
         views, reply = feed.catch_up(), Reply(feed, message_id)
         reply.settle(views)
         return reply
+
+
+def _offset(at: SessionEvent | int | None) -> int | None:
+    offset = at.offset if isinstance(at, SessionEvent) else at
+    if not isinstance(offset, int | None):
+        raise Refused(f"fork at an event or at its `offset`, which is a number, not at {at!r}")
+    return offset
 
 
 def _call(method: "weakref.WeakMethod[Any]", *args: object) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from ..log.blobs import INLINE_BYTES_MAX
 from ..log.errors import Refused
 from ..schemas.attachments import reference_of
 from ..schemas.canonical import compact_strict
@@ -92,11 +93,18 @@ def encoded(what: str, text: str) -> bytes:
 
 def a_report(text: str) -> bytes:
     """A person's report as UTF-8. Raises Invalid."""
-    data = encoded("the report", text)
-    if len(data) > REPORT_BYTES_MAX:
-        raise Invalid(
-            "too_large", f"the report has {len(data)} bytes, the maximum is {REPORT_BYTES_MAX}"
-        )
+    return _limited("the report", text, REPORT_BYTES_MAX)
+
+
+def a_result(text: str) -> bytes:
+    """A new result of a call as UTF-8. Raises Invalid."""
+    return _limited("the result", text, INLINE_BYTES_MAX)
+
+
+def _limited(what: str, text: str, maximum: int) -> bytes:
+    data = encoded(what, text)
+    if len(data) > maximum:
+        raise Invalid("too_large", f"{what} has {len(data)} bytes, the maximum is {maximum}")
     return data
 
 

@@ -7,11 +7,12 @@ permissions: the caller and the fold decide who may fork which session.
 from collections.abc import Collection, Iterable
 
 from ..log.blobs import BlobStore
-from ..schemas.enums import WhenBusy
-from ..schemas.events import MessageReceived, RecordSkipped, SessionOpened
+from ..schemas.enums import Outcome, WhenBusy
+from ..schemas.events import MessageReceived, RecordSkipped, ResultReplaced, SessionOpened
 from ..schemas.events.parts import BlobRef, Body
 from ..schemas.record import Record
 from ..schemas.seed import MEDIA_TYPE, pieces
+from ..schemas.tokens import estimate
 from . import checks
 from .sessions import RULES, Receipt, Sessions
 
@@ -126,4 +127,30 @@ def repeat(
             by_user=sessions.user(user),
         ),
         message_id,
+    )
+
+
+def replace_result(
+    sessions: Sessions,
+    session_id: str,
+    call: str,
+    text: str,
+    *,
+    error: bool = False,
+    reason: str = "",
+    user: str | None = None,
+) -> Receipt:
+    """Replace the result of a call that a fork inherited. The fold refuses this once a request has
+    contained the result."""
+    content = checks.a_result(text)
+    return sessions.append(
+        session_id,
+        ResultReplaced(
+            call=checks.a_call(call),
+            outcome=(Outcome.ERROR if error else Outcome.OK).value,
+            content=Body(inline=content),
+            tokens=estimate(content),
+            reason=checks.a_reason(reason),
+            by_user=sessions.user(user),
+        ),
     )

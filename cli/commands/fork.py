@@ -1,4 +1,5 @@
-"""fork, regenerate, skip: fork a session, or continue a frozen one without the faulty record.
+"""fork, regenerate, rerun, skip: fork a session, or continue a frozen one without the faulty
+record.
 
 `client/branching.py` and the fold decide what a fork inherits.
 """
@@ -54,6 +55,44 @@ def regenerate_command(
     _report(edge.client(user).branching().regenerate(session, turn, name), as_json)
 
 
+@click.command("rerun", epilog=example(
+    'foldlog rerun s1 "Compare only the two cheapest."',
+    "foldlog rerun s1 --result 1.1.0 - < weather.json",
+))
+@click.argument("session")
+@click.argument("text")
+@click.option("--result", "call", metavar="CALL",
+              help="Edit the result of this call (TURN.STEP.INDEX) instead of a message.")
+@click.option("--error", is_flag=True, help="With --result: tell the model that the call failed.")
+@click.option("--reason", default="", help="With --result: the reason, for people.")
+@click.option("--at", type=int, metavar="OFFSET",
+              help="Edit the last message as of right after this offset (default: now).")
+@as_option
+@user_option
+@json_option
+@pass_edge
+def rerun_command(
+    edge: Edge, session: str, text: str, call: str | None, error: bool, reason: str,
+    at: int | None, name: str | None, user: str | None, as_json: bool,
+) -> None:
+    """Edit the last message or a result, and run again in a fork.
+
+    TEXT replaces the text of the last message or, with --result, what the model got from a call; -
+    reads it from stdin. The fork begins right before the message, or right after the results of the
+    call's step. No tool runs again. The first answer stays in the original session.
+    """
+    if call is None and (error or reason):
+        raise click.UsageError("--error and --reason need --result. Nothing was written.")
+    if text == "-":
+        text = click.get_text_stream("stdin").read()
+    branching = edge.client(user).branching()
+    forked = branching.rerun(
+        session, text, call=call, at=at, error=error, reason=reason, name=name
+    )
+    sent = f"the result of call {call} was replaced in it" if call else "your text was sent to it"
+    _report(forked, as_json, sent)
+
+
 @click.command("skip", epilog=example("foldlog skip s1", "foldlog skip s1 --offset 120"))
 @click.argument("session")
 @click.option("--offset", type=click.IntRange(min=0), metavar="OFFSET",
@@ -94,7 +133,9 @@ def skip_command(
              f"`foldlog skip {session}` skips that record too")
 
 
-def _report(forked: Forked, as_json: bool) -> None:
+def _report(
+    forked: Forked, as_json: bool, sent: str = "the same message was sent to it"
+) -> None:
     decision = forked.decision
     if as_json:
         emit({
@@ -106,8 +147,8 @@ def _report(forked: Forked, as_json: bool) -> None:
             "offset": decision.offset,
         })
         return
-    resent = "; the same message was sent to it" if forked.message_id else ""
+    what = f"; {sent}" if forked.message_id or forked.turn else ""
     existed = " (it was open already)" if decision.is_repeated else ""
     line(f"session {forked.session_id} is a fork of {forked.parent} after offset "
-         f"{forked.offset}{existed}{resent}")
+         f"{forked.offset}{existed}{what}")
     line(f"  continue with `foldlog chat {forked.session_id}`")

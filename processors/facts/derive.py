@@ -165,6 +165,12 @@ def _message(entry: Entry, before: SessionViews, after: SessionViews) -> Fact | 
     return facts.TurnBegun(**_place(entry, after), turn=number)
 
 
+def _replaced(entry: Entry, before: SessionViews, after: SessionViews) -> Fact | None:
+    number = after.turn.number
+    is_new = number != before.turn.number
+    return facts.TurnBegun(**_place(entry, after), turn=number) if is_new else None
+
+
 def _turn_ended(entry: Entry, before: SessionViews, after: SessionViews) -> Draft:
     event, turn, generation = entry.event, before.turn, before.turn.generation
     failed = generation is not None and generation.status is FAILED
@@ -364,6 +370,7 @@ DERIVED: dict[type, Derive] = {
     ev.RecordSkipped: _repaired,
     ev.SessionTerminated: _closed,
     ev.MessageReceived: _message,
+    ev.ResultReplaced: _replaced,
     ev.PhaseTriggered: _phase,
     ev.ProjectLocked: _phase,
     ev.CancelRequested: _cancel,

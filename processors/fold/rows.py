@@ -2,7 +2,8 @@
 
 `Rows` is an immutable sequence whose newest version can be extended in constant time: versions
 share one list, each version knows its own length, and extending an older version copies the list. A
-store writes only new rows and never rewrites an old row, so storage grows only with new content.
+store writes only new rows, so storage grows only with new content. It rewrites old rows only after
+a skip (RECORD_SKIPPED) or an edited result (RESULT_REPLACED).
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -104,6 +104,8 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     changed: dict[str, Any] = {"state": now, "turn": after}
     for field, apply in _APPLY[kind]:
         changed[field] = apply(views, entry, after)
+    if kind is ev.ResultReplaced:
+        changed["replaced"] = (*views.replaced, entry.event.call)
     if kind is ResultCompacted and (short := changed["compaction"].shorts[-1]).early:
         # The next request contains the reminder, so a decision made before this event is stale.
         changed["turn"] = replace(after, basis=entry.offset, basis_sha=digest(now))

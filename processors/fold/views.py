@@ -66,6 +66,12 @@ class SessionViews(Value):
     frozen: Frozen | None = None
     origin: Origin | None = None
     skipped: tuple[int, ...] = ()  # offsets of skipped records (RECORD_SKIPPED)
+    replaced: tuple[str, ...] = ()  # calls whose result was replaced (RESULT_REPLACED)
+
+    @property
+    def rewrites(self) -> tuple[int | str, ...]:
+        """Changes with each event that changed earlier rows."""
+        return (*self.skipped, *self.replaced)
 
 
 def frozen_at(offset: int, why: str) -> Frozen:

@@ -30,8 +30,8 @@ from ..fold.views import Frozen, SessionViews, initial
 from . import views_codec
 from .rocks import DiskFailed, RocksBackend
 
-LAYOUT = 20  # increment it when the keys, or the views that the folds store, change
-FOLDS = "ac834f7907c7a33c"
+LAYOUT = 21  # increment it when the keys, or the views that the folds store, change
+FOLDS = "90c8ed8acb7570ec"
 
 
 @cache
@@ -98,13 +98,13 @@ class _Batch:
 class _Stored:
     """What was stored last of a cached session. `busy`: None if it is not known."""
 
-    __slots__ = ("busy", "head_bytes", "lengths", "row_bytes", "skipped", "stream")
+    __slots__ = ("busy", "head_bytes", "lengths", "rewrites", "row_bytes", "stream")
 
     def __init__(self) -> None:
         self.lengths = views_codec.NO_ROWS
         self.head_bytes = self.row_bytes = 0
         self.stream: Stream | None = None
-        self.skipped: tuple[int, ...] = ()
+        self.rewrites: tuple[int | str, ...] = ()
         self.busy: bool | None = None
 
 
@@ -175,7 +175,7 @@ class Store:
         except Exception as error:  # a decoder may raise anything for corrupt bytes
             raise Corrupt(f"session {session_id}: {type(error).__name__}: {error}") from error
         stored = self._stored.setdefault(session_id, _Stored())
-        stored.lengths, stored.skipped = views_codec.lengths_of(views), views.skipped
+        stored.lengths, stored.rewrites = views_codec.lengths_of(views), views.rewrites
         if stored.stream is None and stream is not None:
             stored.stream = views.stream
         stored.head_bytes, stored.row_bytes = len(head), sum(map(len, pages))
@@ -243,7 +243,7 @@ class Store:
         stored = self._stored.get(session_id) or _Stored()
         known, row_bytes = stored.lengths, stored.row_bytes
         old_pages: list[bytes] = []
-        if views.skipped != stored.skipped:  # it was refolded without a record
+        if views.rewrites != stored.rewrites:  # earlier rows may have changed
             old_pages = [key for key, _ in self._backend.scan(b"r\0" + name + b"\0")]
             known, row_bytes = views_codec.NO_ROWS, 0
         lengths, is_busy = views_codec.lengths_of(views), _is_busy(views, busy)
@@ -255,7 +255,7 @@ class Store:
             key, page = _page_key(name, sum(known)), views_codec.page_of(views, known)
             puts.append((key, page))
             row_bytes += len(page)
-        stored.stream, stored.lengths, stored.skipped = views.stream, lengths, views.skipped
+        stored.stream, stored.lengths, stored.rewrites = views.stream, lengths, views.rewrites
         stored.head_bytes, stored.row_bytes = len(head), row_bytes
         self._stored[session_id] = stored
         batch.puts += puts

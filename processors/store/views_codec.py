@@ -99,9 +99,10 @@ def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
 
 def _with_turn(views: SessionViews) -> tuple[Any, ...]:
     """The turn view, the stream position, and the values of a session that belong to no view: why
-    it is frozen, its origin if it is a fork, and its skipped records."""
+    it is frozen, its origin if it is a fork, its skipped records and its replaced results."""
     frozen: Any = views.frozen if views.origin is None else (views.frozen, views.origin)
     frozen = (frozen, views.skipped) if views.skipped else frozen
+    frozen = (frozen, views.replaced) if views.replaced else frozen
     return views.turn, views.stream, frozen
 
 

@@ -45,6 +45,7 @@ WRITTEN_AT: dict[str, str | dict[str, str]] = {
     "HUMAN_RESOLVED": "D",
     "ITEM_ADDED": "",
     "ITEM_RETRACTED": "",
+    "RESULT_REPLACED": "",
     "SESSION_TERMINATED": "",
     "RECORD_SKIPPED": "",
     "PARTITION_TAKEN": "",

@@ -13,7 +13,7 @@ from ...client.visible import clean as visible, exact_json
 from ...processors.advice.prices import PriceTable, dollars, total
 from ...processors.fold.grants import grant_of, grant_text
 from ...processors.fold.projections.ledger import Spent
-from ...processors.fold.projections.transcript import Line
+from ...processors.fold.projections.transcript import REPLACED, Line
 from ...processors.fold.ruling import Ruling, Verdict
 from ...schemas import events as ev
 from ...schemas.codec import Entry
@@ -143,6 +143,10 @@ def _line(
         case "call" | "asks":
             ask = " waits for approval" if line.kind == "asks" else " will run"
             return (*place, "tool", "foldlog", f"{call}{ask}{args_html(decoded(body))}")
+        case "result" if line.cause == REPLACED:
+            why = f' <span class="note">{e(line.note)}</span>' if line.note else ""
+            what = f"{call} {tag(REPLACED)} {tag(line.code)}{why}{text_html(decoded(body), 'code')}"
+            return (*place, "person", who or "a person", what)
         case "result":
             owner = known.starts[-1].event.owner if known is not None and known.starts else ""
             refusals = "; ".join(each.detail for each in line.refused)

@@ -259,6 +259,7 @@ PEOPLE = frozenset(
         ev.CancelRequested,
         ev.ApprovalDecided,
         ev.HumanResolved,
+        ev.ResultReplaced,
         ev.SessionTerminated,
     }
 )

@@ -15,6 +15,7 @@ from .commands import (
     PhaseTriggered,
     ProjectLocked,
     RecordSkipped,
+    ResultReplaced,
     SessionOpened,
     SessionTerminated,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "Refused",
     "ReminderAdded",
     "ResultCompacted",
+    "ResultReplaced",
     "SessionOpened",
     "SessionTerminated",
     "ToolFailedUncertain",

@@ -108,6 +108,18 @@ class ItemRetracted:
 
 
 @event
+class ResultReplaced:
+    """A person replaced a call's result, which a fork inherited and no request has contained."""
+
+    call: str
+    outcome: str
+    content: Body
+    tokens: Tokens
+    reason: str
+    by_user: str
+
+
+@event
 class SessionTerminated:
     """The session was terminated."""
 

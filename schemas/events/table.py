@@ -34,6 +34,7 @@ EVENT_TYPES = (
     EventType("HUMAN_RESOLVED", commands.HumanResolved, _I, _M, ("producer",)),
     EventType("ITEM_ADDED", commands.ItemAdded, _I, _M, ("producer",)),
     EventType("ITEM_RETRACTED", commands.ItemRetracted, _I, _M, ("producer",)),
+    EventType("RESULT_REPLACED", commands.ResultReplaced, _I, _M, ("producer",)),
     EventType("SESSION_TERMINATED", commands.SessionTerminated, _I, _M, ("producer",)),
     EventType("RECORD_SKIPPED", commands.RecordSkipped, not _I, _M, ("producer",)),
     EventType("PARTITION_TAKEN", decisions.PartitionTaken, not _I, _M, _ROLES),

@@ -24,6 +24,7 @@ COMMANDS_WITH_JSON = {
     "terminate": ("s1", [("s9", *UNKNOWN)]),
     "fork": ("s1", [("s9", *UNKNOWN), ("s1 --at 99", 1, "beyond_the_end")]),
     "regenerate": ("s1", [("s9", *UNKNOWN), ("s1 7", 1, "unknown_turn")]),
+    "rerun": ("s1 hi", [("s9 hi", *UNKNOWN), ("s1 hi --result 1.1.0", 1, "unknown_result")]),
     "phase": ("s1 publish", [("s9 publish", *UNKNOWN), ("s1 publish", 1, "invalid_transition")]),
     "lock": ("s1 p1", [("s9 p1", *UNKNOWN)]),
     "approve": ("s1 1.1.0", [("s1 1.1.0", 1, "unknown_call"), ("s9 1.1.0", 1, "unknown_call")]),

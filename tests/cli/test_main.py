@@ -23,8 +23,8 @@ from foldlog.web.gateway.access import Access
 
 CONTRACT = (
     "up down status topics worker dev demo open chat send cancel phase lock terminate approve deny "
-    "resolve fork regenerate sessions show tail search memory context request replay traces wake "
-    "export sql looks doctor gateway token fleet skip move init snapshots retain blobs"
+    "resolve fork regenerate rerun sessions show tail search memory context request replay traces "
+    "wake export sql looks doctor gateway token fleet skip move init snapshots retain blobs"
 ).split()
 
 

@@ -3,6 +3,7 @@ again."""
 
 import json
 
+from foldlog.client.events import Answered
 from foldlog.local.messages_api import Reply, Rule
 from foldlog.processors.agent import Agent
 from foldlog.processors.tools.tool import tool
@@ -44,6 +45,33 @@ async def test_a_worker_answers_in_a_fork_and_runs_nothing_of_its_parent_again(f
     assert [line.kind for line in lines][-3:] == ["message", "answer", "ended"]
     assert not run._engine.log_lines
     assert len(run.requests()) == 3, "those of the fork are its own"
+
+
+async def test_an_edited_result_reaches_the_model_and_no_tool_runs(foldlog_agent):
+    ran = []
+
+    @tool(effect="once")
+    def look() -> str:
+        """Looks outside."""
+        ran.append("look")
+        return "rain"
+
+    agent = Agent(name="helper", model="claude-opus-5-5", tools=[look])
+    run = foldlog_agent(agent, script=[calls("look"), "take a coat", "take a hat"])
+    await run.send("what do I wear?")
+    fork, reply = run.session.rerun("sun", call="1.1.0")
+    await run.settle()
+    assert reply.answer().text == "take a hat" and ran == ["look"]
+    request = fork.request("2.1")
+    (block,) = request.json["messages"][-1]["content"]
+    assert (block["type"], block["content"]) == ("tool_result", "sun") and request.agrees
+    entries = map(entry_of, run._engine.records())
+    kinds = [type(entry.event) for entry in entries if entry.session_id == fork.id]
+    assert kinds[:2] == [ev.SessionOpened, ev.ResultReplaced] and ev.ToolStarted not in kinds
+    assert [answer.text for answer in run.history() if isinstance(answer, Answered)][-1] == (
+        "take a coat"
+    )
+    assert not run._engine.log_lines
 
 
 def _plain(messages):

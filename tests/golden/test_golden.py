@@ -65,7 +65,7 @@ def test_the_recorded_sessions_contain_most_event_types_and_every_verdict():
     for name in names():
         types |= {record.header("t").decode() for record in records(name) if record.header("t")}
         verdicts |= {ruling.split()[-1] for ruling in expected(name)["rulings"]}
-    later = "DELIVERY SKIPPED OWNER_GONE".split()  # newer than the recordings
+    later = "DELIVERY SKIPPED REPLACED OWNER_GONE".split()  # newer than the recordings
     missing = {
         name
         for name in set(BY_NAME) - types

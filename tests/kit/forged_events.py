@@ -52,6 +52,7 @@ WORDS = {
     (ev.CancelRequested, "mode"): words.CancelMode,
     (ev.ApprovalDecided, "decision"): words.Decision,
     (ev.HumanResolved, "outcome"): words.Resolution,
+    (ev.ResultReplaced, "outcome"): words.Outcome,
     (ev.ToolInvoked, "effect"): words.Effect,
     (ev.ToolInvoked, "approval"): words.Approval,
     (ev.ToolInvoked, "outcome"): words.Outcome,

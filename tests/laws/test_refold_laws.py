@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.processors.fold import inherited
+from foldlog.processors.fold.projections.compaction import in_force
+from foldlog.processors.fold.projections.context_view import fragment_tokens
 from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.processors.fold.session import fold
-from foldlog.processors.fold.views import frozen_at, initial
+from foldlog.processors.fold.views import SessionViews, frozen_at, initial
+from foldlog.processors.store.views_codec import view_hashes
 from foldlog.processors.wake.phase_limits import phase_reminder
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry
-from foldlog.schemas.ids import PARTITION_KEY
+from foldlog.schemas.ids import PARTITION_KEY, call_key
 from foldlog.schemas.seed import MEDIA_TYPE, Seed, seal
 from foldlog.schemas.value import replace
 from foldlog.tests.kit import invariants
@@ -21,6 +24,7 @@ from foldlog.tests.kit.history import History, Step, opened
 from foldlog.tests.kit.phases import in_phase
 from foldlog.tests.laws.law import LAW, histories
 from foldlog.tests.laws.random_history import RandomHistory
+from foldlog.tests.processors.fold.test_rulings_background import long_session, short_of
 
 INHERITED = ("user_id", "project_id", "phase", "last_message_id")
 
@@ -96,6 +100,69 @@ def test_S0_2_a_skip_gives_the_state_of_the_other_records(history: RandomHistory
     step = skipped(history, at)
     check_state(step)
     assert step.views.state == at.views.state
+
+
+def unsent_results(views: SessionViews) -> list[int]:
+    """The ordinals of the results that no request has contained."""
+    request, rows = views.context.request, views.context.fragments
+    begin = 0 if request is None else request.fragments
+    return [place for place in range(begin, len(rows)) if rows[place].kind == "result"]
+
+
+def edited(fork: Step, place: int) -> Step:
+    """The result at this ordinal, replaced in a fork."""
+    row = fork.views.context.fragments[place]
+    event = ev.ResultReplaced(
+        call=call_key(row.turn, row.step, row.index), outcome="ok", tokens=0,
+        content=ev.Body(inline=b"edited " * 9), reason="", by_user=fork.views.state.user_id,
+    )
+    entry = replace(fork.entry, offset=2, event=event, seed=None)
+    views, ruling = fold(fork.views, entry)
+    return Step(entry, ruling, fork.views, views, fork.holders, fork.at)
+
+
+def check_edited(step: Step, place: int) -> None:
+    """Only this result changed, the tokens agree, and an answer is pending."""
+    check_state(step)
+    before, after = step.before.context, step.views.context
+    rows = list(zip(before.fragments, after.fragments, strict=True))
+    new = after.fragments[place]
+    assert (new.body, new.text, new.error) == (ev.Body(inline=b"edited " * 9), "", False)
+    for row, (old, now) in enumerate(rows):
+        if row != place:
+            assert now == replace(old, total=now.total)
+            assert fragment_tokens(after.fragments, row) == fragment_tokens(before.fragments, row)
+    turn = step.views.turn
+    assert (turn.open, turn.step, turn.calls) == (True, 0, ()), "the first step is due"
+    assert turn.number == step.before.turn.number + 1
+    assert view_hashes(step.views) != view_hashes(step.before)
+
+
+@LAW
+@given(histories(), st.integers(0, 10_000))
+def test_S2_12_an_edited_result_changes_nothing_else(history: RandomHistory, number: int):
+    steps = [
+        step for step in history.steps if unsent_results(step.views) and not step.views.frozen
+    ]
+    if not steps:
+        return
+    fork = forked(history, steps[number % len(steps)])
+    places = unsent_results(fork.views)
+    place = places[number % len(places)]
+    check_edited(edited(fork, place), place)
+
+
+def test_S2_12_an_edited_result_has_no_short_form():
+    s = long_session()
+    assert s.append(short_of(s), "background").accepted
+    fork = forked(s, s.steps[-1])
+    (place,) = unsent_results(fork.views)
+    assert in_force(fork.views.compaction, "9.1.0", -1) is not None
+    step = edited(fork, place)
+    check_edited(step, place)
+    assert in_force(step.views.compaction, "9.1.0", -1) is None
+    own = fragment_tokens(step.views.context.fragments, place)
+    assert step.views.context.tail_tokens == own, "nothing else follows the last response"
 
 
 @pytest.mark.parametrize(

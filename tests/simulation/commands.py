@@ -13,7 +13,7 @@ from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.processors.fold.transitions import TRANSITIONS
 from foldlog.producers.fork import without_chunks, without_skipped
 from foldlog.schemas import events as ev
-from foldlog.schemas.ids import PARTITION_KEY
+from foldlog.schemas.ids import PARTITION_KEY, call_key
 from foldlog.schemas.seed import MEDIA_TYPE, seal
 from foldlog.schemas.topics import SESSION_EVENTS
 
@@ -225,7 +225,7 @@ def _seed(person: Any, upto: int, without: tuple[int, ...]) -> ev.BlobRef:
 
 
 def fork(person: Any) -> list:
-    """A fork of the session. Nobody speaks to it."""
+    """A fork of the session, whose last result is edited. Nobody speaks to it."""
     history = person.world.witness.history.get(person.session_id)
     offset, views = history[-1] if history else (0, None)
     if views is None or not views.turn.known or views.frozen:
@@ -240,6 +240,14 @@ def fork(person: Any) -> list:
     )
     name = f"{person.session_id[:120]}-{person.commands}"
     person.send(opening, to=name)
+    results = [row for row in views.context.fragments if row.kind == "result"]
+    if results:
+        place = (results[-1].turn, results[-1].step, results[-1].index)
+        edited = ev.ResultReplaced(
+            call=call_key(*place), outcome="ok", content=ev.Body(inline=b"edited"), tokens=2,
+            reason="simulated", by_user=person.user_id,
+        )
+        person.send(edited, to=name)
     return []
 
 

@@ -39,7 +39,7 @@ class Sent(Decided):
 
 class Forked(Decided):
     """The new session; its history is that of parent_session up to parent_offset. message_id: the
-    message that was sent again, if one was."""
+    message that was sent to it, if one was."""
 
     parent_session: str
     parent_offset: int
@@ -106,8 +106,9 @@ class BlobReference(BaseModel):
 
 class TranscriptLine(BaseModel):
     """A line of a transcript. at: Unix ms. code: an outcome, a decision or a class of errors. text:
-    a note for people. refused: why triggers of a result were refused. content: blocks, arguments or
-    a text. ref: the blob that has the full content."""
+    a note for people. replaced: a person replaced the result in this fork. refused: why triggers of
+    a result were refused. content: blocks, arguments or a text. ref: the blob that has the full
+    content."""
 
     kind: str
     turn: int
@@ -118,6 +119,7 @@ class TranscriptLine(BaseModel):
     call: str
     code: str
     text: str
+    replaced: bool = False
     refused: list[str] = []
     content: Any = None
     ref: BlobReference | None = None

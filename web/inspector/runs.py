@@ -209,6 +209,8 @@ def _done_by_person(event: object, read: ReadBlob | None) -> str:
         case ev.HumanResolved():
             happened = event.outcome == Resolution.HAPPENED
             return f"reported that it {'happened' if happened else 'did not happen'}"
+        case ev.ResultReplaced():
+            return f"replaced the result of call {event.call}"
         case ev.CancelRequested():
             return "stopped the turn"
         case ev.SessionTerminated():

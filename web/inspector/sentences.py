@@ -63,6 +63,8 @@ def sentence(entry: Entry, turn: TurnView) -> str:
             return f"{_worker(event.owner)} has ended"
         case ev.CancelRequested():
             return f"{event.by_user or 'A person'} stopped the turn"
+        case ev.ResultReplaced():
+            return f"{event.by_user or 'A person'} replaced the result of call {event.call}"
         case ev.SessionTerminated():
             return f"{event.by_user or 'A person'} ended the session"
         case ev.PhaseTriggered():

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 from ...client.history import Frame
 from ...client.printable import no_text, shown, whole
 from ...client.transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
-from ...processors.fold.projections.transcript import Line
+from ...processors.fold.projections.transcript import REPLACED, Line
 from ...schemas.canonical import compact
 from ...schemas.events.parts import ReadBlob
 from .exact import value_of
@@ -77,6 +77,7 @@ def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
     `content`: blocks, arguments or a text, in which numbers that no double represents are strings.
     `code`: an outcome, a decision, or the class of an error.
     `text`: a note for people.
+    `replaced`: a person replaced the result in this fork.
     `refused`: why triggers of a result were refused.
     `ref`: the blob with the full content of a large line.
     """
@@ -91,6 +92,8 @@ def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
         "code": line.code,
         "text": line.text or no_text(line, read),
     }
+    if line.cause == REPLACED:
+        out["replaced"] = True
     if line.refused:
         out["refused"] = [each.detail for each in line.refused]
     if line.body is not None:

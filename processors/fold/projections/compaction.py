@@ -10,10 +10,9 @@ from typing import assert_never, get_args
 
 from ....schemas import events as ev
 from ....schemas.codec import Entry
-from ....schemas.ids import parse_call_key
 from ....schemas.value import Value, replace
 from ..rows import Rows
-from .context_view import ContextView, fragment_tokens, place_of_result
+from .context_view import ContextView, fragment_tokens, place_of_call
 
 
 class Short(Value):
@@ -72,7 +71,7 @@ class CompactionView(Value):
         return self.summaries.last(self.checkpoint_at)
 
 
-Reads = ev.ResultCompacted | ev.ContextCompacted | ev.LlmCalled
+Reads = ev.ResultCompacted | ev.ResultReplaced | ev.ContextCompacted | ev.LlmCalled
 READS = frozenset(get_args(Reads))
 
 
@@ -107,6 +106,11 @@ def apply(view: CompactionView, entry: Entry, context: ContextView) -> Compactio
     match event:
         case ev.ResultCompacted():
             return _shortened(view, entry, event, context)
+        case ev.ResultReplaced():
+            if view.shorts.last(event.call) is None:
+                return view
+            others = [short for short in view.shorts if short.call != event.call]
+            return replace(view, shorts=Rows(others, key=attrgetter("call")))
         case ev.ContextCompacted():
             place = (entry.offset, event.upto, event.kept_from)
             made = Summary(*place, event.summary, event.tokens, event.model)
@@ -120,8 +124,7 @@ def apply(view: CompactionView, entry: Entry, context: ContextView) -> Compactio
 def _shortened(
     view: CompactionView, entry: Entry, event: ev.ResultCompacted, context: ContextView
 ) -> CompactionView:
-    call = parse_call_key(event.call)
-    place = None if call is None else place_of_result(context, *call)
+    place = place_of_call(context, event.call)
     assert place is not None, "a shortened result is in the context"
     early = context.request is None or place >= context.request.fragments
     saved = max(0, fragment_tokens(context.fragments, place) - event.tokens)

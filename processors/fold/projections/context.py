@@ -1,4 +1,5 @@
-"""context: the conversation for the model, as verbatim fragments in order, never rewritten.
+"""context: the conversation for the model, as verbatim fragments in order. Only RESULT_REPLACED
+rewrites one, before a request contains it.
 
 A request is a function of these rows up to a position (processors/request/). Fragments keep the
 bytes as received. The builder of a request decides what the request leaves out (an unfinished
@@ -19,7 +20,14 @@ from ..cut_points import answers_calls, is_fixed, must_think, window_size, windo
 from ..refused_content import to_leave_out
 from ..rows import Rows
 from .compaction import CompactionView
-from .context_view import ContextView, Fragment, LeftOut, Request, fragment_tokens
+from .context_view import (
+    ContextView,
+    Fragment,
+    LeftOut,
+    Request,
+    fragment_tokens,
+    place_of_call,
+)
 from .messages import MessagesView, body_size
 from .prefixes import Prefix, heavier, prefix_of, standing
 from .session_state import SessionState, triggered
@@ -52,6 +60,7 @@ Reads = (
     | ev.GenFailed
     | ev.GenStopped
     | ev.TurnEnded
+    | ev.ResultReplaced
     | ResultEvent
 )
 READS = frozenset(get_args(Reads))
@@ -122,6 +131,8 @@ def apply(
             return _prefix(view, entry, event)
         case ev.GenFailed():
             return _failed(view, entry, event)
+        case ev.ResultReplaced():
+            return _replaced(view, event, compaction)
         case ev.GenStopped():
             if before.closing is None:
                 return view
@@ -346,6 +357,23 @@ def _outweighs(view: ContextView, tokens: int, limit: int | None) -> bool:
     others = fragment_tokens(view.fragments, start, len(view.fragments))
     least = prefix.tokens(view.counts) + tokens
     return tokens > others or (limit is not None and least > limit * 9 // 10)
+
+
+def _replaced(
+    view: ContextView, event: ev.ResultReplaced, compaction: CompactionView
+) -> ContextView:
+    place, rows = place_of_call(view, event.call), view.fragments
+    assert place is not None, "a result that is replaced is in the context"
+    is_error = event.outcome != OK
+    new = replace(rows[place], body=event.content, text="", error=is_error, total=event.tokens)
+    rest = [
+        replace(rows[later], total=fragment_tokens(rows, later))
+        for later in range(place + 1, len(rows))
+    ]
+    grown = _grown(rows.upto(place), [new, *rest], view.counts)
+    short = compaction.shorts.last(event.call)  # it no longer counts, see compaction.py
+    more = grown[-1].total - rows[-1].total + (0 if short is None else short.saved)
+    return replace(view, fragments=grown, tail_tokens=max(0, view.tail_tokens + more))
 
 
 def _result(

@@ -1,6 +1,7 @@
 """The values of the context view: the context fold computes them, and requests read them."""
 
 from ....schemas.events import Body
+from ....schemas.ids import parse_call_key
 from ....schemas.tokens import NEW
 from ....schemas.value import Value
 from ..rows import Rows
@@ -120,3 +121,9 @@ def place_of_result(view: ContextView, turn: int, step: int, index: int) -> int 
         if answers == ("result", turn, step, index):
             return place
     return None
+
+
+def place_of_call(view: ContextView, key: str) -> int | None:
+    """The same for the key of the call."""
+    parts = parse_call_key(key)
+    return None if parts is None else place_of_result(view, *parts)

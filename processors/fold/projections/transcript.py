@@ -10,6 +10,7 @@ from typing import assert_never, get_args
 from ....schemas import events as ev
 from ....schemas.codec import Entry
 from ....schemas.enums import Approval, EndReason, Recovery
+from ....schemas.ids import parse_call_key
 from ....schemas.value import Value, replace
 from ..rows import Rows
 from .session_state import RefusedTrigger, SessionState, refusals_of
@@ -18,6 +19,8 @@ from .turn_view import TurnView, call_of
 FAILED = "failed"
 CONTINUED = "continued"
 """The `name` of an attempt's line if the attempt continues the text of a lost attempt."""
+REPLACED = "replaced"
+"""The `cause` of a result's line if a person replaced the result in a fork."""
 ASK, RESUME, REFUSAL = Approval.ASK, Recovery.RESUME, EndReason.REFUSAL
 
 
@@ -32,7 +35,7 @@ class Line(Value):
     `call`: TURN.STEP.INDEX.
     `code`: the outcome of a result or of a doubt, the decision on an approval, the class of a
     failed attempt's error, or the strategy of a new attempt.
-    `cause`: the finer code of a failed attempt's error.
+    `cause`: the finer code of a failed attempt's error, or `replaced`.
     `attempt`: the number of an attempt.
     `used`, `limit`: of the limit that ended a turn.
     `refused`: the triggers of a result that the fold refused, or the call that the phase forbids.
@@ -93,6 +96,7 @@ OtherEvent = (
     | ev.GenStopped
     | ev.GenFailed
     | ev.GenResumed
+    | ev.ResultReplaced
     | ev.TurnEnded
     | ev.PhaseTriggered
     | ev.ProjectLocked
@@ -137,6 +141,8 @@ def in_words(line: Line) -> str:
             what = f"{unit}{'s' * (line.used != 1)}" if unit else "used"
             allowed = "is" if line.limit == 1 else "are"
             return f"{line.used:,} {what}, {line.limit:,} {allowed} allowed"
+        case "result" if line.cause == REPLACED:
+            return "; ".join(filter(None, (line.code, "replaced by a person", line.note)))
         case "result":
             return "; ".join((line.code, *(each.detail for each in line.refused)))
     return line.note or line.code
@@ -185,6 +191,14 @@ def _line(
             return Line(
                 "attempt", event.turn, event.step, *at, name,
                 code=event.strategy, attempt=event.attempt,
+            )
+        case ev.ResultReplaced():
+            place = parse_call_key(event.call)
+            assert place is not None, "an accepted event names a call"
+            tool = next((line.name for line in lines if line.call == event.call), "")
+            return Line(
+                "result", *place[:2], *at, tool, event.call, event.content, event.outcome,
+                event.reason, cause=REPLACED,
             )
         case ev.PhaseTriggered():
             return Line("phase", turn.number, turn.step, *at, event.trigger)

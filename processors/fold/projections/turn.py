@@ -343,6 +343,11 @@ def _refused(view: TurnView, entry: Entry, event: ev.Refused) -> TurnView:
     return replace(view, refusals=pending)
 
 
+def _replaced(view: TurnView, entry: Entry, event: ev.ResultReplaced) -> TurnView:
+    """The model answers again: a turn without a message opens, unless one waits for its request."""
+    return view if view.open else _open_turn(view, entry.offset, ())
+
+
 def _turn_ended(view: TurnView, entry: Entry, event: ev.TurnEnded) -> TurnView:
     ended = [after[0] if (after := closed(call)) else call for call in view.calls]
     waiting = () if view.terminated else tuple([message.message_id for message in view.queue])
@@ -370,6 +375,7 @@ FOLDS: dict[type, Callable[[TurnView, Entry, Any], TurnView]] = {
     ev.SessionTerminated: _terminated,
     ev.ApprovalDecided: _approval,
     ev.HumanResolved: _resolved,
+    ev.ResultReplaced: _replaced,
     ev.LlmCalled: _llm_called,
     ev.ToolInvoked: _tool_invoked,
     ev.ApprovalExpired: _expired,
@@ -397,6 +403,7 @@ SETTLES = frozenset(
         ev.ApprovalDecided,
         ev.ApprovalExpired,
         ev.HumanResolved,
+        ev.ResultReplaced,
         ev.TurnEnded,
     }
 )

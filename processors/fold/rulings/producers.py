@@ -7,13 +7,14 @@ change no view: projections do, and only for accepted events.
 from typing import Any
 
 from ....schemas import events as ev
-from ....schemas.enums import CancelMode
+from ....schemas.enums import CancelMode, Outcome
 from ....schemas.grant import why_wrong
 from ....schemas.ids import is_id, is_logged_id, parse_call_key, why_not_an_id
 from ....schemas.message_content import texts_of
 from ..call_facts import row_of
 from ..calls import CallStatus
 from ..projections.background import STOPPING
+from ..projections.context_view import place_of_call
 from ..projections.message_sha import message_sha
 from ..projections.turn_view import QUEUE_MAX, Call, find_call
 from ..ruling import ACCEPTED, DUPLICATE, Ruling, refused
@@ -240,6 +241,27 @@ def _about_call(views: SessionViews, event: ev.ApprovalDecided | ev.HumanResolve
     return ruling._replace(detail=detail)
 
 
+def result_replaced(views: SessionViews, event: ev.ResultReplaced) -> Ruling:
+    """Rules on a new result for a call: only for a result that a fork inherited, as long as no
+    request has contained it. The first replacement of a result counts."""
+    place, origin = place_of_call(views.context, event.call), views.origin
+    if origin is None:
+        return refused("not_a_fork", "a result is replaced in a fork: use `foldlog rerun`")
+    if place is None:
+        return refused("unknown_call", f"this session has no result of call {event.call}")
+    fragment, request = views.context.fragments[place], views.context.request
+    if event.call in views.replaced:
+        same = (fragment.body, fragment.error) == (event.content, event.outcome != Outcome.OK)
+        detail = f"the result of call {event.call} was replaced already"
+        return DUPLICATE if same else refused("already_replaced", detail)
+    is_sent = request is not None and place < request.fragments
+    if is_sent or fragment.offset != origin.opened:
+        return refused("already_sent", f"the model got the result of call {event.call} already")
+    if views.turn.closing is not None:
+        return refused("turn_over", "the turn is ending")
+    return ACCEPTED
+
+
 def session_terminated(views: SessionViews, event: ev.SessionTerminated) -> Ruling:
     """Rules on a termination, which is permanent. why_not_possible rules on a second one."""
     return ACCEPTED
@@ -267,6 +289,7 @@ JUDGES: Judges = {
     ev.ApprovalDecided: approval_decided,
     ev.HumanResolved: human_resolved,
     **item_rulings.JUDGES,
+    ev.ResultReplaced: result_replaced,
     ev.SessionTerminated: session_terminated,
     ev.RecordSkipped: record_skipped,
 }

@@ -6,7 +6,8 @@ from foldlog.schemas.ids import DOTS
 
 SESSION = [
     "open {0}", "send {0} hi", "show {0}", "tail {0}", "tail {0} --follow", "cancel {0}",
-    "terminate {0}", "fork {0}", "fork s1 --as {0}", "regenerate {0}", "skip {0}", "phase {0} x",
+    "terminate {0}", "fork {0}", "fork s1 --as {0}", "regenerate {0}", "rerun {0} x", "skip {0}",
+    "phase {0} x",
     "lock {0} p1", "lock s1 {0}", "approve {0} 1.1.0", "deny {0} 1.1.0",
     "resolve {0} 1.1.0 --happened x", "request {0} 1.1", "wake {0}", "traces {0}",
     "search hello --session {0}", "replay --session {0}", "context show {0}",

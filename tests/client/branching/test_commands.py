@@ -39,6 +39,13 @@ def test_regenerate_sends_the_message_again(shell):
     assert "the same message was sent to it" in shell("regenerate s1 --as f2").out
 
 
+def test_rerun_sends_another_text(shell):
+    (result,) = shell("rerun s1 three --as f1 --json").json
+    assert (result["message_id"], result["session"]) == ("m-two", "f1")
+    assert "your text was sent to it" in shell("rerun s1 three --at 6 --as f2").out
+    assert shell("rerun s1 three --error").code == 2
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
@@ -47,6 +54,7 @@ def test_regenerate_sends_the_message_again(shell):
         ("fork s1 --at -3", "begins at offset"),
         ("fork s1 --user eve", "belongs to another user"),
         ("regenerate s1 9", "has no turn 9"),
+        ("rerun s1 x --result 1.1.0", "no result of call 1.1.0"),
         ("fork s1 --as not/an/id", "session_id must be"),
     ],
 )
@@ -76,6 +84,10 @@ def test_the_gateway_forks_only_for_the_owner_and_shows_the_fork_at_once(gateway
         again = ana.post("/v1/sessions/s1/regenerate", json={"turn": 1, "name": "f2"})
         assert again.json()["message_id"] == "m-one"
         assert ana.get("/v1/sessions/f2").json()["turn"] == 1
+        edited = ana.post("/v1/sessions/s1/rerun", json={"text": "say uno", "message_id": "m-one"})
+        assert (edited.status_code, edited.json()["message_id"]) == (201, "m-one"), edited.text
+        no_call = ana.post("/v1/sessions/s1/rerun", json={"text": "x", "call": "1.1.0"})
+        assert (no_call.status_code, no_call.json()["code"]) == (409, "unknown_result")
         beyond = ana.post("/v1/sessions/s1/fork", json={"at": 10**9})
         assert (beyond.status_code, beyond.json()["code"]) == (409, "beyond_the_end")
         assert ana.post("/v1/sessions/nobody/fork", json={}).status_code == 404

@@ -12,7 +12,7 @@ from foldlog.processors.fold.views import VIEWS, SessionViews, initial
 from foldlog.processors.store.views_codec import VIEW_NAMES, view_hashes
 from foldlog.schemas.value import replace
 
-OTHER_FIELDS = {"session_id", "stream", "frozen", "origin", "skipped"}
+OTHER_FIELDS = {"session_id", "stream", "frozen", "origin", "skipped", "replaced"}
 """The fields of SessionViews that are stored with the turn view."""
 
 FIELDS = [(view, name) for view in VIEWS for name in type(view.initial()).__struct_fields__]

@@ -69,3 +69,13 @@ def test_S2_11_the_bundle_of_a_fork_replays_without_its_parent(forked, tmp_path,
     replayed, differences = verify(bundle, lambda ref: blobs[ref.sha256])
     assert differences == [] and replayed.views.frozen is None
     assert len(replayed.views.messages.received) == 2
+
+
+def test_an_edited_result_is_in_the_audit_and_in_the_bundle(forked, tmp_path):
+    again = forked.branching().rerun("s1", "declined", call="1.1.0", reason="what if")
+    page = exported(forked, "audit", again.session_id, tmp_path / "page").read_text()
+    assert all(text in page for text in ("charged", "declined", "replaced", "what if"))
+    bundle = read_bundle(exported(forked, "bundle", again.session_id, tmp_path / "bundle"))
+    blobs = dict(bundle.blobs())
+    replayed, differences = verify(bundle, lambda ref: blobs[ref.sha256])
+    assert differences == [] and replayed.views.replaced == ("1.1.0",)

@@ -35,6 +35,7 @@ BODIES = {
     "/resolve": {"outcome": "happened", "report": "r"},
     "/phase": {"trigger": "start_build"},
     "/project": {"project_id": "p"},
+    "/rerun": {"text": "other"},
     "/approvals": {"approvals": [{"id": "1.1.0:x", "approved": True}]},
 }
 OPENS = {("POST", "/v1/sessions/{session_id}/messages")}

@@ -29,6 +29,8 @@ BODIES = {
     "/v1/sessions/asks/terminate": {"reason": "r"},
     "/v1/sessions/asks/fork": {"at": 1, "name": "n"},
     "/v1/sessions/asks/regenerate": {"turn": 1, "name": "n"},
+    "/v1/sessions/asks/rerun": {"text": "t", "message_id": "m", "call": "1.1.0", "at": 1,
+                                "error": True, "reason": "r", "name": "n"},
     "/api/tabs": {"tab": "t", "agent": "a"},
     "/api/chat": {"id": "asks", "trigger": "submit-message", "messageId": "m", "agent": "a",
                   "when_busy": "q", "messages": [

@@ -1,6 +1,6 @@
-"""Routes for branching: fork a session at an offset, or regenerate an answer in a fork.
+"""Routes for branching: fork a session at an offset, or answer again in a fork.
 
-Both routes create a new session and leave the old session unchanged. `client/branching.py`
+All routes create a new session and leave the old session unchanged. `client/branching.py`
 checks whether a session may be forked.
 """
 
@@ -32,17 +32,32 @@ class Regenerate(RequestBody):
     name: str | None = None
 
 
+class Rerun(RequestBody):
+    """The new text of a message, by default the last one right after the offset `at`, by default
+    now; or of the result of `call`. `error`: the model is told that the call failed. `reason`: why,
+    for people.
+    """
+
+    text: str
+    message_id: str | None = None
+    call: str | None = None
+    at: int | None = None
+    error: bool = False
+    reason: str = ""
+    name: str | None = None
+
+
 def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter(prefix="/v1", route_class=JsonRoute)
 
     async def branch(
-        request: Request, command: str, session_id: str, at: int | None, name: str | None
+        request: Request, command: str, session_id: str, name: str | None, *args: Any, **more: Any
     ) -> Any:
         caller, views = gateway.caller(request), gateway.views(request, session_id)
         method = getattr(gateway.client.branching(caller.user), command)
         new_id = None if name is None else gateway.session_id(caller, name)
-        forked = await gateway.blocking(method, views.session_id, at, new_id)
+        forked = await gateway.blocking(method, views.session_id, *args, name=new_id, **more)
         partition, _ = gateway.tail.cursor(forked.session_id)
         # Respond only when this gateway has folded the fork too.
         await gateway.decision(Receipt(forked.session_id, partition, forked.decision.offset))
@@ -61,13 +76,21 @@ def router(gateway: Gateway) -> APIRouter:
 
         This session continues unchanged.
         """
-        return await branch(request, "fork", session_id, body.at, body.name)
+        return await branch(request, "fork", session_id, body.name, body.at)
 
     @routes.post(
         "/sessions/{session_id}/regenerate", status_code=201, responses=ok(Forked, 201)
     )
     async def regenerate(request: Request, session_id: str, body: Regenerate) -> Any:
         """Fork before a turn, and send its messages to the fork again. Both answers are kept."""
-        return await branch(request, "regenerate", session_id, body.turn, body.name)
+        return await branch(request, "regenerate", session_id, body.name, body.turn)
+
+    @routes.post("/sessions/{session_id}/rerun", status_code=201, responses=ok(Forked, 201))
+    async def rerun(request: Request, session_id: str, body: Rerun) -> Any:
+        """Edit the last message or the result of a call, and answer again in a fork. No tool runs
+        again, and both answers are kept.
+        """
+        edit = body.model_dump(exclude={"name", "text"})
+        return await branch(request, "rerun", session_id, body.name, body.text, **edit)
 
     return routes

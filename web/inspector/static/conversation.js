@@ -5,11 +5,12 @@ import { gist, Text, valueOf, Values } from "./args.js";
 import { Attachment } from "./attachment.js";
 import { Composer } from "./composer.js";
 import { Decision } from "./decide.js";
-import { clock, length, partsOf, when } from "./format.js";
+import { clock, length, partsOf, pretty, when } from "./format.js";
 import { Failure, Folded } from "./failure.js";
 import { Icon } from "./icons.js";
 import { html, still, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
+import { Rerun } from "./rerun.js";
 import { clean } from "./visible.js";
 import { callState, endText, initials, nameOf } from "./words.js";
 
@@ -122,6 +123,7 @@ export function Conversation(props) {
   const drawn = new Set(shown.flatMap((item) => (item.steps ?? []).map((step) => step.key)));
   const agent = moment?.turn.agent ?? "agent";
   const user = moment?.state.user_id ?? "";
+  const can = Boolean(props.about.can.fork);
   return html`
     <div class="lines" ref=${scroller} onScroll=${scrolled} tabindex="0" role="log"
       aria-label="Conversation" aria-live="off"><div class="read">
@@ -132,7 +134,7 @@ export function Conversation(props) {
       ${shown.map((item, n) => {
         if (item.kind !== "steps") {
           const isLast = n === shown.length - 1;
-          return html`<${Item} key=${item.key} item=${item} agent=${agent} user=${user} session=${session.id} props=${
+          return html`<${Item} key=${item.key} item=${item} agent=${agent} user=${user} session=${session.id} can=${can} props=${
             item.line?.name === "failed" ? { ...props, isLast, lines } : null} times=${
             item.kind === "answer" ? timeOf(timesOf(`${item.line.turn}.${item.line.step}`)) : ""} />`;
         }
@@ -140,7 +142,7 @@ export function Conversation(props) {
         const isNewest = n >= shown.length - 3 || asked.length > 0;
         return html`<${Steps} key=${item.key} item=${item} timesOf=${isNewest ? timesOf : allTimes}
           asked=${asked.length ? asked : null} stands=${isNewest ? stands : null} session=${session}
-          past=${past} go=${isNewest ? go : null} />`;
+          past=${past} go=${isNewest ? go : null} can=${can} />`;
       })}
       ${waits.filter((call) => !drawn.has(call.call)).map((call) => html`
         <${Decision} key=${call.call} session=${session} call=${call} past=${past} go=${go} />`)}
@@ -156,14 +158,14 @@ function timeOf(runs) {
   return run ? length(run.end_at - run.at) : "";
 }
 
-const Item = still(({ item, agent, user, session, times, props }) => {
+const Item = still(({ item, agent, user, session, can, times, props }) => {
   const { line } = item;
   switch (item.kind) {
     case "turn":
       return html`<div class="turn num"><span>Turn ${line.turn} · ${when(line.at)}</span></div>`;
     case "message":
       return html`<${Message} who="user" name=${nameOf(user)} mark=${initials(user)}
-        line=${line} session=${session} />`;
+        line=${line} session=${session} can=${can} />`;
     case "answer":
     case "partial":
       return html`<${Message} who="assistant" name=${agent} line=${line} session=${session} took=${times}
@@ -182,9 +184,10 @@ function End({ line }) {
   return html`<p class=${isQuiet ? "note ended sr" : "note ended"}><bdi>${text}</bdi></p>`;
 }
 
-function Message({ who, name, mark, line, session, took, note }) {
+function Message({ who, name, mark, line, session, can, took, note }) {
   const parts = partsOf(line);
   if (!parts.length && !note) return null;
+  const text = () => parts.filter((part) => part.kind === "text").map((part) => part.text).join("\n\n");
   return html`
     <article class=${`msg ${who}`} aria-label=${`${name}, ${clock(line.at)}`}>
       ${mark ? html`<div class="av" aria-hidden="true">${mark}</div>`
@@ -195,6 +198,7 @@ function Message({ who, name, mark, line, session, took, note }) {
           ${took && html`<span class="at num">${took}</span>`}
           ${note && html`<span class="at"><bdi>${note}</bdi></span>`}</div>
         ${parts.map((part, n) => html`<${Part} key=${n} part=${part} session=${session} />`)}
+        ${can && html`<${Rerun} session=${session} edit=${{ message_id: line.name }} text=${text()} />`}
       </div>
     </article>
   `;
@@ -220,7 +224,7 @@ const Thinking = ({ text }) => html`
     <p class="text plain" dir="auto"><${Text} text=${text} /></p></details>`;
 
 /** The calls and attempts between two answers. A call that waits for a person has its own card. */
-const Steps = still(({ item, timesOf, asked, stands, session, past, go }) => {
+const Steps = still(({ item, timesOf, asked, stands, session, past, go, can }) => {
   const groups = [];
   for (const step of item.steps) {
     const call = asked?.find((one) => one.call === step.key);
@@ -235,11 +239,11 @@ const Steps = still(({ item, timesOf, asked, stands, session, past, go }) => {
           ? html`<${Folded} key=${step.key} lines=${step.lines} runs=${
             timesOf(`${step.lines[0].turn}.${step.lines[0].step}`)} />`
           : html`<${Tool} key=${step.key} lines=${step.lines} past=${past} runs=${timesOf(step.key)}
-              status=${stands?.get(step.key)} />`))}
+              status=${stands?.get(step.key)} session=${session.id} can=${can} />`))}
       </div>`));
 });
 
-function Tool({ lines, past, runs, status }) {
+function Tool({ lines, past, runs, status, session, can }) {
   const [open, setOpen] = useState(false);
   const [first] = lines;
   const request = lines.find((line) => line.kind === "call" || line.kind === "asks");
@@ -268,12 +272,17 @@ function Tool({ lines, past, runs, status }) {
           ${line.kind === "resolved" && html`<p class="foot">Reported by a person at ${clock(line.at)}.
             The call was never run again.</p>`}
           ${line.refused && html`<p class="foot">${line.refused.join("; ")}</p>`}
+          ${line.replaced && html`<p class="foot">Replaced by a person at ${clock(line.at)}. No tool ran.</p>`}
+          ${can && line.kind === "result" && line === results.at(-1) && html`<${Rerun} session=${session}
+            edit=${{ call: line.call }} text=${textOf(line.content)} failed=${line.code !== "ok"} />`}
         </div>`)}
         <p class="foot mono">call ${first.call}, offset ${first.offset}</p>
       </div>`}
     </details>
   `;
 }
+
+const textOf = (content) => (typeof content === "string" ? content : pretty(content ?? ""));
 
 const ICONS = { asks: "clock", doubt: "doubt", fail: "fail", busy: "busy" };
 

@@ -105,7 +105,7 @@ function List({ rows, at, follows, choose }) {
 const GLYPHS = [
   ["doubt", /UNCERTAIN|HUMAN_NEEDED/], ["fail", /FAILED|REFUSED|OWNER_GONE/], ["model", /^GEN_/], ["tool", /^TOOL_/],
   ["background", /^(BACKGROUND|CONTEXT_COMPACTED|RESULT_COMPACTED|DELIVERY)/],
-  ["person", /^(MESSAGE|APPROVAL_DECIDED|HUMAN_RESOLVED|CANCEL|PHASE|PROJECT|SESSION_TERM)/],
+  ["person", /^(MESSAGE|APPROVAL_DECIDED|HUMAN_RESOLVED|RESULT_REPLACED|CANCEL|PHASE|PROJECT|SESSION_TERM)/],
 ];
 const glyphOf = (type) => GLYPHS.find(([, is]) => is.test(type))?.[0] ?? "other";
 

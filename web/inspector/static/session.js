@@ -5,6 +5,7 @@ import { Inspect } from "./inspect.js";
 import { KEYS, onKeys } from "./keys.js";
 import { html, useEffect, useMemo, useModel, useRef, useState, useValue } from "./lib.js";
 import { Session } from "./model.js";
+import { beginsCompared } from "./rerun.js";
 import { rights } from "./rights.js";
 import { Keys, Rail } from "./shell.js";
 import { Timeline } from "./timeline.js";
@@ -12,9 +13,9 @@ import { Header, Notices, titleOf } from "./top.js";
 
 export function SessionPage({ id, at, list, aside, go, about: known }) {
   const session = useMemo(() => new Session(id), [id]);
-  const [tab, setTab] = useState("why");
+  const [tab, setTab] = useState(beginsCompared(id) ? "compare" : "why");
   const [mark, setMark] = useState(null);
-  const [wide, setWide] = useState(false); // whether the comparison takes the place of the conversation
+  const [wide, setWide] = useState(beginsCompared(id)); // the comparison takes the place of the conversation
   const [sheet, setSheet] = useState(false); // on a narrow page, the pane is a sheet at the bottom
   useModel(session);
   useEffect(() => session.start(), [session]);
