@@ -61,7 +61,7 @@ ANSWER = """Two things are wrong with **order 10482**:
 refund(order_id=10482, amount="129.00", currency="EUR")
 ```"""
 PICTURE_OF_LAMP = (220, 140)
-TIMEOUT_MS = 90_000
+TIMEOUT_MS = 20_000
 SETTLE_MS = 700
 
 
@@ -354,7 +354,7 @@ def states(offsets: dict[str, int], fork: str) -> list[Shot]:
         Shot("no-worker", "#/s/unserved", "No worker serves the agent"),
         Shot("ended", "#/s/ended", "The parcel has arrived."),
         Shot("empty", "#/s/empty", "No messages yet."),
-        Shot("error", "#/s/nobody", "There is no session nobody"),
+        Shot("error", "#/s/nobody", "All sessions"),
         Shot("past", f"#/s/lamp@{offsets['GEN_RESUMED']}", "This is the past", whole),
         Shot("fork", f"#/s/{fork}", "Forked from"),
         Shot("compare", f"#/s/{fork}", "Between", tab("compare")),

@@ -38,9 +38,6 @@ export function Compare(props) {
   return html`
     <div class="stack">
       <div class="with-act"><h2>${value ? headline(value, isOther) : "Two instants side by side"}</h2>
-        ${own?.parent && html`<p class="lead">Forked from${" "}
-          <a href=${`#/s/${encodeURIComponent(own.parent)}@${own.offset}`}><bdi>${titles(own.parent)}</bdi></a>${
-          ` at offset ${own.offset}`}.</p>`}
         <p class="lead">${isOther ? html`Between <bdi>${titles(other)}</bdi> as it is now, and this instant.`
           : mark === null ? "" : `Between ${nameOf(session, before)} and ${nameOf(session, after)}.`}</p>
         <button class="btn widen" onClick=${() => setWide(!wide)}>

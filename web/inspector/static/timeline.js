@@ -301,7 +301,8 @@ function Controls({ session, at, event, place, last, instant, player, picking, g
         at !== null && html`<i class="faint">${fraction(instant)}</i>`}</span>
       <span class="tl-where dim num">${picking ? html`<b role="status">Click the instant to compare with.</b>`
         : at === null ? html`<span class=${`live ${session.state}`}><i aria-hidden="true"></i>${
-          session.state === "live" ? "Live" : "Not connected"}</span> event ${number(place + 1)} of ${number(last + 1)}`
+          session.state === "live" ? "Live" : "Not connected"}</span>${
+          event && ` event ${number(place + 1)} of ${number(last + 1)}`}`
         : `right after event ${number(place + 1)} of ${number(last + 1)}`}</span>
       <${Legend} />
       <span class="row">

@@ -112,6 +112,7 @@ export function Notices({ session, at, go, moment }) {
       <${Icon} name="fail" />
       <p class="grow" role="alert">${asSentence(error.message)}</p>
       ${at !== null && html`<button class="btn" onClick=${() => go(session.id)}>Back to now</button>`}
+      ${session.unknown && html`<a class="btn" href="#/sessions">All sessions</a>`}
     </div>`}
     ${moment?.status === "unserved" && html`<div class="gone fail" role="status">
       <${Icon} name="fail" />
