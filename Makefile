@@ -169,6 +169,10 @@ recording: tools ## record the killed worker of the README from a real run
 screenshot: tools ## photograph the inspector for README and docs, in a real browser
 	$(PY) -m foldlog.docs.screenshot
 
+.PHONY: pictures
+pictures: tools ## photograph every state of the inspector into build/pictures, to review them
+	$(PY) -m foldlog.tests.web.inspector.pictures $(ARGS)
+
 .PHONY: lint
 lint: tools ## ruff and mypy
 	$(VENV)/bin/ruff check . $(ARGS)

@@ -40,6 +40,8 @@ WHAT = {
     "replay": "events per second of CPU of `foldlog replay` in one process, over the same reader",
     "chunk_latency": "time of a chunk to a viewer of the gateway, over that to a bare Kafka reader",
     "idle_viewers_rss": "memory that 1,000 idle viewers add to a gateway, over its limit",
+    "inspector_frames": "time of a frame of the inspector (95th percentile, of its slowest action) "
+    "while 10,000 events arrive, over that of a bare page with as many rows",
     "fold_spread": "CPU time per event of a worker process that folds sessions of a short turn, "
     "with 1,000 to 100,000 of them open at once in one partition, the highest over that with 10",
     "fleet_facts": "facts per second that a member of the fleet folds into its tables, over the "

@@ -15,6 +15,7 @@ from foldlog.bench import (
     facts_cost,
     fleet_facts,
     fold_spread,
+    frames,
     live,
     refold,
     steps,
@@ -28,12 +29,14 @@ from foldlog.local.messages_api import ScriptedServer
 from foldlog.log import Settings, open_log
 from foldlog.schemas.topics import topics
 from foldlog.tests.kit.broker_fixture import unique_name
+from foldlog.tests.kit.chromium import chromium_path
 
 pytestmark = [pytest.mark.broker]
 
 SMALL: Mapping[ModuleType, Mapping[str, object]] = {
     refold: {"STARTS": 1, "write_log": partial(refold.write_log, sessions=3, turns=2)},
     fold_spread: {"STARTS": 1},
+    frames: {"EVENTS": 40, "SESSIONS": 3, "FRAMES": 4, "EVENTS_A_S": 2_000.0},
     takeover: {"TURNS": 2, "SNAPSHOT_RECORDS": 50},
     facts_cost: {"SESSIONS": 1, "TURNS": 2, "WINDOWS": 1},
     fleet_facts: {"USERS": 3, "SESSIONS": 2, "TURNS": 1},
@@ -76,6 +79,10 @@ def here(
         refold.replay,
         viewers.chunk_latency,
         viewers.idle_viewers_rss,
+        pytest.param(
+            frames.inspector_frames,
+            marks=pytest.mark.skipif(chromium_path() is None, reason="no Chromium found"),
+        ),
         partial(fold_spread.fold_spread, spreads=(2, 4), sessions=4),
         partial(takeover.takeover, short=200, long=400),
         fleet_facts.fleet_facts,

@@ -5,26 +5,17 @@ installs it if it may); without a browser, tests that need one are skipped. A pa
 it logs an error, violates its content security policy, or sends a request to another host.
 """
 
-import shutil
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import pytest
 
-# Debian's headless shell draws no window: it takes half of the CPU time of Chromium.
-NAMES = (
-    "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable",
-    "google-chrome",
-)
+from foldlog.tests.kit.chromium import NAMES, OPTIONS, chromium_path
+
 WAIT_MS = 20_000
 
 DESK = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
-
-
-def chromium_path() -> str | None:
-    """The path of the distribution's Chromium, or None if there is none."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +28,7 @@ def browser() -> Iterator["Browser"]:  # noqa: F821
         pytest.skip(f"no Chromium found ({', '.join(NAMES)}): apt-get install chromium")
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync_api.sync_playwright() as playwright:
-        # A container has neither the sandbox nor a large /dev/shm.
-        options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        running = playwright.chromium.launch(executable_path=path, args=options)
+        running = playwright.chromium.launch(executable_path=path, args=OPTIONS)
         try:
             yield running
         finally:

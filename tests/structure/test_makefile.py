@@ -13,8 +13,8 @@ from foldlog.tests.schemas.built_decoder import can_compile
 from foldlog.tests.structure.tree import ROOT, demand_none
 
 TARGETS = """
-    accelerate adapter bench clean docs help lint lock quick recording run screenshot search setup
-    soak states test
+    accelerate adapter bench clean docs help lint lock pictures quick recording run screenshot
+    search setup soak states test
 """.split()
 
 

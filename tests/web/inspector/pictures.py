@@ -1,8 +1,8 @@
-"""Takes pictures of every page and state of the inspector, to review them by looking at each.
+"""Takes pictures of every page and state of the inspector, to review them by looking at each:
+`make pictures ARGS="[DIRECTORY [PART OF A NAME]]"`.
 
-    python -m foldlog.tests.web.inspector.pictures DIRECTORY [PART OF A NAME]
-
-The sessions are played on a log in memory, over the last hours. No test runs this file.
+The sessions are played on a log in memory, over the last hours. test_pictures.py opens each state
+without taking its picture.
 """
 
 import json
@@ -27,13 +27,14 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.events.parts import AgentDigest
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import topics
-from foldlog.tests.kit.browser_fixture import chromium_path
+from foldlog.tests.kit.chromium import OPTIONS, chromium_path
 from foldlog.tests.kit.played import PARTITIONS, Played, settings_in
-from foldlog.tests.web.gateway.served import SECRET, Served, served
+from foldlog.tests.web.gateway.served import SECRET, served
 from foldlog.tests.web.inspector.conftest import PRICE
 
 AGENTS = ("shop", "research", "billing")
 SERVED = tuple(AgentDigest(name=name, digest="d") for name in AGENTS[:2])
+PICTURES = Path("build", "pictures")
 WIDTHS = {1440: 900, 1024: 768, 390: 844}
 TITLES = (
     "Change the delivery address of order 10517", "Which suppliers raised prices since June?",
@@ -42,6 +43,9 @@ TITLES = (
     "Write to everyone who ordered the recalled kettle", "Sort the reviews of the oak table",
     "Find duplicate invoices of last month", "Draft the answer to the complaint of Frau Lindemann",
 )
+REPEATED = 3
+"""How many sessions that are done have the same title."""
+
 LONG_TITLE = "Summarise_everything_that_was_said_about_the_broken_lamp_" * 3
 ANSWER = """Two things are wrong with **order 10482**:
 
@@ -57,7 +61,7 @@ ANSWER = """Two things are wrong with **order 10482**:
 refund(order_id=10482, amount="129.00", currency="EUR")
 ```"""
 PICTURE_OF_LAMP = (220, 140)
-TIMEOUT_MS = 90_000
+TIMEOUT_MS = 20_000
 SETTLE_MS = 700
 
 
@@ -138,9 +142,9 @@ class Stage:
         return path
 
 
-def play(stage: Stage) -> None:
+def play(stage: Stage, repeated: int = REPEATED) -> None:
     """Play the sessions of the pictures, oldest first."""
-    for number, title in enumerate(TITLES * 3):
+    for number, title in enumerate(TITLES * repeated):
         agent = AGENTS[number % 2]
         played = stage.open(f"done-{number}", f"{title}. Thank you.", agent)
         for place in range(1 + number % 4):
@@ -150,6 +154,11 @@ def play(stage: Stage) -> None:
         stage.step(played, "Here is what I found.", ms=1_500)
         played.end()
         stage.after(500_000)
+    stage.sessions.open("empty", agent="shop")
+    ended = stage.open("ended", "Remind the courier of parcel PX-2201")
+    stage.step(ended, "I reminded the courier.")
+    ended.end()
+    stage.sessions.terminate("ended", reason="The parcel has arrived.")
     _long_title(stage)
     _forked(stage)
     _rich(stage)
@@ -261,20 +270,23 @@ def _ask(stage: Stage, played: Worker) -> None:
     stage.after(90_000)
 
 
-class Shot(NamedTuple):
-    """One state: its link, what is done before the picture, and the widths and themes."""
-
-    name: str
-    link: str
-    act: Callable[[Any], object] = lambda page: None
-    views: tuple[tuple[int, str], ...] = ((1440, "light"), (1440, "dark"), (1024, "light"),
-                                          (390, "light"))
-
-
+EVERY = tuple((width, theme) for width in WIDTHS for theme in ("light", "dark"))
+FEW = ((1440, "light"), (1440, "dark"), (1024, "light"), (390, "light"))
 LIGHT = ((1440, "light"), (390, "light"))
 BOTH = ((1440, "light"), (1440, "dark"))
 PHONE = ((390, "light"), (390, "dark"))
 ONE = ((1440, "light"),)
+
+
+class Shot(NamedTuple):
+    """One state: its link, a text that it shows, what is done before the picture, and the widths
+    and themes."""
+
+    name: str
+    link: str
+    shows: str = ""
+    act: Callable[[Any], object] = lambda page: None
+    views: tuple[tuple[int, str], ...] = EVERY
 
 
 def tab(name: str, then: Callable[[Any], object] = lambda page: None) -> Callable[[Any], None]:
@@ -282,7 +294,6 @@ def tab(name: str, then: Callable[[Any], object] = lambda page: None) -> Callabl
         if page.viewport_size["width"] < 1100:
             page.locator(".handle").click()
         page.get_by_role("tab", name=name).click()
-        page.wait_for_timeout(400)
         then(page)
     return act
 
@@ -296,19 +307,12 @@ def pressed(keys: str) -> Callable[[Any], None]:
     return act
 
 
-def clicked(*texts: str) -> Callable[[Any], None]:
-    def act(page: Any) -> None:
-        for text in texts:
-            page.get_by_text(text, exact=True).locator("visible=true").first.click()
-            page.wait_for_timeout(250)
-    return act
-
-
 def columns(page: Any) -> None:
     page.get_by_label("Columns", exact=True).click()
 
 
 def opened_calls(page: Any) -> None:
+    page.locator(".steps summary").first.wait_for()
     for call in page.locator(".steps summary").all():
         call.click()
 
@@ -323,129 +327,201 @@ def tool_chosen(page: Any) -> None:
     page.get_by_label("Show the calls of").select_option("book_pickup")
 
 
+def picking(page: Any) -> None:
+    tab("compare", lambda page: page.get_by_role("button", name="Pick on").click())(page)
+
+
+def signed_in(token: str) -> Callable[[Any], None]:
+    def act(page: Any) -> None:
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Sign in").click()
+    return act
+
+
 def picked(page: Any) -> None:
     page.get_by_label("Select all").first.check()
 
 
-def shots(offsets: dict[str, int]) -> list[Shot]:
-    """Every state. `offsets`: places in the session `lamp`."""
-    lost, doubt = offsets["GEN_RESUMED"], offsets["TOOL_FAILED_UNCERTAIN"]
+def states(offsets: dict[str, int], fork: str) -> list[Shot]:
+    """Every state of a gateway that responds, in every view. `offsets`: places in the session
+    `lamp`; `fork`: the id of a fork."""
+    return [
+        Shot("home", "#/", "waiting for you"),
+        Shot("running", "#/s/working", "Four lamps are sold out"),
+        Shot("waits", "#/s/lamp", "Allow refund", whole),
+        Shot("doubt", "#/s/doubt", "Did send_invoice happen?"),
+        Shot("failed", "#/s/failed", "The model was overloaded"),
+        Shot("no-worker", "#/s/unserved", "No worker serves the agent"),
+        Shot("ended", "#/s/ended", "The parcel has arrived."),
+        Shot("empty", "#/s/empty", "No messages yet."),
+        Shot("error", "#/s/nobody", "All sessions"),
+        Shot("past", f"#/s/lamp@{offsets['GEN_RESUMED']}", "This is the past", whole),
+        Shot("fork", f"#/s/{fork}", "Forked from"),
+        Shot("compare", f"#/s/{fork}", "Between", tab("compare")),
+    ]
+
+
+def details(offsets: dict[str, int]) -> list[Shot]:
+    """The parts of the pages, in a few views."""
     wide = tab("compare", lambda page: page.keyboard.press("w"))
     return [
-        Shot("home", "#/"),
         Shot("home-waiting", "#/waiting", views=(*LIGHT, (1024, "dark"))),
         Shot("home-sessions", "#/sessions", views=((1440, "dark"), (1024, "light"), *PHONE)),
         Shot("home-filtered", "#/sessions?status=done&agent=shop&find=order", views=LIGHT),
         Shot("home-none", "#/sessions?find=zzzz", views=ONE),
-        Shot("home-columns", "#/sessions", columns, BOTH),
-        Shot("home-picked", "#/sessions", picked, LIGHT[:1] + ((1024, "dark"),)),
-        Shot("home-cost", "#/cost"),
+        Shot("home-columns", "#/sessions", act=columns, views=BOTH),
+        Shot("home-picked", "#/sessions", act=picked, views=LIGHT[:1] + ((1024, "dark"),)),
+        Shot("home-cost", "#/cost", views=FEW),
         Shot("home-search", "#/?q=lamp", views=(*BOTH, (390, "light"))),
         Shot("home-search-none", "#/?q=zzzz", views=ONE),
-        Shot("home-keys", "#/", pressed("?"), LIGHT),
-        Shot("lamp", "#/s/lamp", whole),
-        Shot("lamp-request", "#/s/lamp", tab("request"), BOTH),
-        Shot("lamp-events", "#/s/lamp", tab("events"), LIGHT),
-        Shot("lamp-budget", "#/s/lamp", tab("budget"), LIGHT),
-        Shot("lamp-cost", "#/s/lamp", tab("cost"), LIGHT),
-        Shot("lamp-compare", "#/s/lamp", tab("compare"), LIGHT),
-        Shot("lamp-full", "#/s/lamp", wide, BOTH),
-        Shot("lamp-tool", "#/s/lamp", tool_chosen, BOTH),
-        Shot("lamp-keys", "#/s/lamp", pressed("?"), ONE),
-        Shot("past-lost", f"#/s/lamp@{lost}", whole),
-        Shot("past-doubt", f"#/s/lamp@{doubt}", views=(*BOTH, (390, "dark"))),
+        Shot("home-keys", "#/", act=pressed("?"), views=LIGHT),
+        Shot("lamp-request", "#/s/lamp", act=tab("request"), views=BOTH),
+        Shot("lamp-events", "#/s/lamp", act=tab("events"), views=LIGHT),
+        Shot("lamp-budget", "#/s/lamp", act=tab("budget"), views=LIGHT),
+        Shot("lamp-cost", "#/s/lamp", act=tab("cost"), views=LIGHT),
+        Shot("lamp-compare", "#/s/lamp", act=tab("compare"), views=LIGHT),
+        Shot("lamp-picking", "#/s/lamp", act=picking, views=LIGHT),
+        Shot("lamp-full", "#/s/lamp", act=wide, views=BOTH),
+        Shot("lamp-tool", "#/s/lamp", act=tool_chosen, views=BOTH),
+        Shot("lamp-keys", "#/s/lamp", act=pressed("?"), views=ONE),
+        Shot("past-doubt", f"#/s/lamp@{offsets['TOOL_FAILED_UNCERTAIN']}",
+             views=(*BOTH, (390, "dark"))),
         Shot("past-none", "#/s/lamp@0", views=ONE),
-        Shot("doubt", "#/s/doubt", views=(*LIGHT, (1440, "dark"))),
-        Shot("failed", "#/s/failed", views=(*LIGHT, (1440, "dark"))),
-        Shot("unserved", "#/s/unserved", views=LIGHT),
-        Shot("working", "#/s/working", views=LIGHT),
-        Shot("rich", "#/s/rich", opened_calls),
-        Shot("long-title", "#/s/long-title", opened_calls, LIGHT),
-        Shot("fork", "#/s/a-fork", tab("compare"), LIGHT),
-        Shot("sheet", "#/s/lamp", tab("why"), (*PHONE, (1024, "light"))),
+        Shot("rich", "#/s/rich", act=opened_calls, views=FEW),
+        Shot("long-title", "#/s/long-title", act=opened_calls, views=LIGHT),
+        Shot("sheet", "#/s/lamp", act=tab("why"), views=(*PHONE, (1024, "light"))),
     ]
 
 
-def take(page: Any, url: str, shot: Shot, path: Path) -> None:
-    """Take the picture of one state in one view. A state that does not come is reported."""
-    try:
-        page.goto("about:blank")
-        page.goto(f"{url}/{shot.link}")
-        page.locator("h1").first.wait_for(state="attached")
-        page.wait_for_timeout(SETTLE_MS)
-        shot.act(page)
-        page.wait_for_timeout(SETTLE_MS)
-    except PlaywrightError as error:
-        print(f"{path.name}: {error}", flush=True)
+SIGN_IN = Shot("sign-in", "#/", "Sign in to see your sessions")
+REFUSED = Shot("sign-in-refused", "#/", "was not made by this installation", signed_in("abc"))
+FIRST = Shot("first-visit", "#/", "No sessions yet")
+LOST = [
+    Shot("home-lost", "#/", "No answer from the gateway"),
+    Shot("lamp-lost", "#/s/lamp", "No answer from the gateway"),
+]
+"""The states of a gateway that needs tokens, that has no sessions, that is lost."""
+
+
+def shown(page: Any, url: str, shot: Shot) -> None:
+    """Bring the page into a state, and wait until it shows what it must show."""
+    page.goto("about:blank")
+    page.goto(f"{url}/{shot.link}")
+    page.locator("h1").first.wait_for(state="attached")
+    shot.act(page)
+    if shot.shows:
+        page.get_by_text(shot.shows).locator("visible=true").first.wait_for()
+
+
+def take(page: Any, shot: Shot, target: Path, view: tuple[int, str]) -> None:
+    """Take the picture of a page that shows a state."""
+    page.wait_for_timeout(SETTLE_MS)
+    path = target / f"{shot.name}-{view[0]}-{view[1]}.png"
     page.screenshot(path=path)
     print(path.name, flush=True)
 
 
+class Playing(NamedTuple):
+    """A gateway over the played sessions: its address, and its states."""
+
+    url: str
+    states: list[Shot]
+    details: list[Shot]
+
+
 @contextmanager
-def sessions(directory: Path) -> Iterator[tuple[Served, Stage]]:
-    """A gateway over the played sessions."""
+def playing(directory: Path, repeated: int = REPEATED) -> Iterator[Playing]:
+    """Serve the played sessions until the block ends."""
     (directory / "measured").mkdir()
     measured = Stage(directory / "measured", 0)
-    play(measured)
+    play(measured, repeated)
     stage = Stage(directory, round(time.time() * 1000) - measured.ms)
-    play(stage)
+    play(stage, repeated)
     with served(stage.log, stage.settings, directory / "gateway") as running:
-        yield running, stage
+        with running.http() as http:
+            found = http.get("/inspector/api/sessions/lamp/events").json()
+            kind, offset = found["fields"].index("type"), found["fields"].index("offset")
+            offsets = {row[kind]: row[offset] for row in found["events"]}
+            parent = http.get("/inspector/api/sessions/fork-parent/events").json()["events"]
+            fork = http.post("/v1/sessions/fork-parent/fork", json={"at": parent[-1][offset]})
+            forked = fork.json()["session_id"]
+            stage.sessions.say(forked, "Make it 15 %", message_id="f1")
+        yield Playing(running.url, states(offsets, forked), details(offsets))
 
 
-def main(target: Path, wanted: str = "") -> None:
+@contextmanager
+def unplayed(directory: Path, secret: str | None = None) -> Iterator[str]:
+    """Serve a log without sessions until the block ends, and yield the address."""
+    log = MemoryLog(topics(PARTITIONS), threaded=True)
+    with served(log, settings_in(directory), directory / "gateway", secret=secret) as running:
+        yield running.url
+
+
+class Camera:
+    """Takes the pictures of states whose names contain `wanted`."""
+
+    def __init__(self, browser: Any, target: Path, wanted: str) -> None:
+        self._browser, self._target, self._wanted = browser, target, wanted
+
+    def page(self, view: tuple[int, str]) -> Any:
+        """A page with the width and the theme of a view."""
+        width, theme = view
+        context = self._browser.new_context(
+            viewport={"width": width, "height": WIDTHS[width]}, color_scheme=theme,
+            has_touch=width < 760, is_mobile=width < 760, locale="en-GB",
+        )
+        context.set_default_timeout(TIMEOUT_MS)
+        return context.new_page()
+
+    def take_all(self, url: str, shots: list[Shot]) -> None:
+        """Take the pictures of all wanted states of a gateway. A state that does not come is
+        reported, and its picture shows what came."""
+        views = [(view, shot) for shot in shots if self._wanted in shot.name for view in shot.views]
+        views.sort(key=itemgetter(0))
+        for view, group in groupby(views, itemgetter(0)):
+            page = self.page(view)
+            for _, shot in group:
+                try:
+                    shown(page, url, shot)
+                except PlaywrightError as error:
+                    print(f"{shot.name}: {error}", flush=True)
+                take(page, shot, self._target, view)
+            page.context.close()
+
+    def opened(self, url: str, shots: list[Shot]) -> list[tuple[Any, Shot, tuple[int, str]]]:
+        """Pages that show the wanted states, before their gateway ends."""
+        found = []
+        for shot in shots:
+            for view in shot.views if self._wanted in shot.name else ():
+                found.append((self.page(view), shot, view))
+                shown(found[-1][0], url, shot._replace(shows="refund"))
+        return found
+
+    def close(self, pages: list[tuple[Any, Shot, tuple[int, str]]]) -> None:
+        """Take the pictures of opened pages, and close them."""
+        for page, shot, view in pages:
+            page.get_by_text(shot.shows).first.wait_for()
+            take(page, shot, self._target, view)
+            page.context.close()
+
+
+def main(target: Path = PICTURES, wanted: str = "") -> None:
     """Write the pictures whose names contain `wanted`."""
     target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        browser = playwright.chromium.launch(executable_path=chromium_path(), args=options)
-
-        def page_of(width: int, theme: str) -> Any:
-            context = browser.new_context(
-                viewport={"width": width, "height": WIDTHS[width]}, color_scheme=theme,
-                has_touch=width < 760, is_mobile=width < 760, locale="en-GB",
-            )
-            context.set_default_timeout(TIMEOUT_MS)
-            return context.new_page()
-
-        def take_all(url: str, wanted_shots: list[Shot]) -> None:
-            views = [(view, shot) for shot in wanted_shots for view in shot.views]
-            views.sort(key=itemgetter(0))
-            for (width, theme), group in groupby(views, itemgetter(0)):
-                page = page_of(width, theme)
-                for _, shot in group:
-                    take(page, url, shot, target / f"{shot.name}-{width}-{theme}.png")
-                page.context.close()
-
-        with sessions(Path(directory)) as (running, stage):
-            with running.http() as http:
-                found = http.get("/inspector/api/sessions/lamp/events").json()
-                kind, offset = found["fields"].index("type"), found["fields"].index("offset")
-                offsets = {row[kind]: row[offset] for row in found["events"]}
-                parent = http.get("/inspector/api/sessions/fork-parent/events").json()["events"]
-                fork = http.post("/v1/sessions/fork-parent/fork", json={"at": parent[-1][offset]})
-                forked = fork.json()["session_id"]
-                stage.sessions.say(forked, "Make it 15 %", message_id="f1")
-            take_all(running.url, [
-                shot._replace(link=shot.link.replace("a-fork", forked))
-                for shot in shots(offsets) if wanted in shot.name
-            ])
-            lost = {"home-lost": page_of(1440, "light"), "lamp-lost": page_of(1440, "light")}
-            lost["home-lost"].goto(f"{running.url}/#/")
-            lost["home-lost"].get_by_role("table").wait_for()
-            lost["lamp-lost"].goto(f"{running.url}/#/s/lamp")
-            lost["lamp-lost"].get_by_text("Live", exact=True).wait_for()
-        for name, page in lost.items():
-            page.get_by_text("No answer from the gateway").first.wait_for()
-            page.screenshot(path=target / f"{name}-1440-light.png")
-        log, empty = MemoryLog(topics(PARTITIONS), threaded=True), Path(directory) / "empty"
-        empty.mkdir()
-        with served(log, settings_in(empty), empty / "gateway") as running:
-            take_all(running.url, [Shot("first-visit", "#/", views=LIGHT + BOTH[1:])])
-        with served(log, settings_in(empty), empty / "gateway-2", secret=SECRET) as running:
-            take_all(running.url, [Shot("sign-in", "#/", views=BOTH)])
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        directory = Path(name)
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=OPTIONS)
+        camera = Camera(browser, target, wanted)
+        with playing(directory) as found:
+            camera.take_all(found.url, found.states + found.details)
+            opened = camera.opened(found.url, LOST)
+        camera.close(opened)
+        for shots, secret in (([FIRST], None), ([SIGN_IN, REFUSED], SECRET)):
+            empty = Path(tempfile.mkdtemp(dir=directory))
+            with unplayed(empty, secret) as url:
+                camera.take_all(url, shots)
         browser.close()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(*map(Path, sys.argv[1:2]), *sys.argv[2:])

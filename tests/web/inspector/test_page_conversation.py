@@ -191,7 +191,7 @@ def test_a_draft_survives_a_reload_and_nothing_can_be_said_in_the_past(page, tim
     expect(page.get_by_role("button", name=re.compile("^Try again"))).to_have_count(0)
 
 
-def test_the_keys_a_and_d_decide_the_call_that_has_the_focus(page, timed):
+def test_what_waits_is_reached_from_the_past_and_the_keys_a_and_d_decide_it(page, timed):
     timed.sessions.say("s1", "charge it", message_id="m9")
     timed.played.propose("I would charge.", ("charge", {"amount": 9}))
     timed.played.invoke(approval="ask")
@@ -199,7 +199,16 @@ def test_the_keys_a_and_d_decide_the_call_that_has_the_focus(page, timed):
     ask.wait_for()
     page.locator("h1").click()
     page.keyboard.press("a")
-    ask.focus()
+    page.keyboard.press("Home")
+    page.get_by_text("This is the past").wait_for()
+    page.get_by_role("button", name="Go to what waits").click()
+    expect(ask).to_be_focused()
+    expect(ask.get_by_role("button", name="Deny")).to_be_in_viewport()
+    conversation(page).evaluate("box => { box.scrollTop = 0 }")
+    page.locator("h1").click()
+    page.keyboard.press("g")
+    expect(ask).to_be_focused()
+    expect(ask.get_by_role("button", name="Deny")).to_be_in_viewport()
     page.keyboard.press("d")
     timed.played.wait(lambda views: views.turn.calls[0].decision == "deny")
 

@@ -2,6 +2,7 @@
 and forks."""
 
 import re
+import time
 
 import pytest
 from playwright.sync_api import expect
@@ -122,8 +123,13 @@ def test_a_fork_is_in_the_tree_and_is_compared_with_its_parent(page, timed_url, 
     forks = page.get_by_role("navigation", name="Forks")
     expect(forks.locator("a[aria-current]")).to_have_count(1)
     forks.get_by_text(f"forked at offset {ended}").wait_for()
+    parent = page.get_by_role("banner").get_by_role("link", name="Refund order 17")
+    expect(parent).to_have_attribute("href", f"#/s/s1@{ended}")
+    [instant] = [moment.entry.at for moment in moments if moment.entry.offset == ended]
+    clock = time.strftime("%H:%M:%S", time.gmtime(instant / 1000))
+    expect(page.get_by_role("banner")).to_contain_text(
+        f"Forked from Refund order 17 at {clock}, offset {ended}")
     expect(page.get_by_label("Compare with", exact=True)).to_have_value("s s1")
-    expect(page.locator(".pane .lead").first).to_contain_text(f"at offset {ended}")
     expect(page.locator(".answers .well")).to_have_text(["Refunding.", "A lamp."])
     forks.get_by_role("link").first.click()
     page.wait_for_url("**/#/s/s1")

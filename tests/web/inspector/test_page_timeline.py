@@ -10,8 +10,10 @@ from foldlog.schemas import events as ev
 from foldlog.tests.kit.browser_fixture import DESK, PHONE
 from foldlog.tests.web.inspector.conftest import page_of
 from foldlog.tests.web.inspector.sessions import Timed
-from foldlog.tests.web.inspector.shown import at, offset_of
+from foldlog.tests.web.inspector.shown import at, conversation, offset_of
 
+TO_THE_TOP = """box => { box.scrollTop = 0;
+  return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))); }"""
 WIDTH = "document.querySelector('.tl-map .frame').getBoundingClientRect().width"
 
 
@@ -165,6 +167,57 @@ def test_the_lane_and_the_keys_show_the_calls_of_the_chosen_tool(timed_url, page
     at(page, asked.entry.offset)
     choice.select_option("")
     expect(page.locator(".tl .hit").filter(has_text="book").first).to_be_attached()
+
+
+def test_the_instant_to_compare_with_is_picked_on_the_timeline(timed_url, page_at, moments):
+    page = whole(page_at, timed_url)
+    page.locator(".tl .hit").filter(has_text="1.1 again").click(modifiers=["Shift"])
+    marked = page.get_by_label("Compare with offset")
+    expect(marked).to_have_value(str(offset_of(moments, ev.GenResumed)))
+    page.get_by_role("heading", name=re.compile("changed, in")).wait_for()
+    assert "@" not in page.url, "the page shows the same instant as before"
+    button = page.get_by_role("button", name="Pick on the timeline")
+    button.click()
+    page.get_by_role("status").get_by_text("Click the instant to compare with.").wait_for()
+    page.keyboard.press("Escape")
+    expect(button).to_have_attribute("aria-pressed", "false")
+    button.click()
+    booked, plot = box(page, "book"), page.locator(".tl-plot").bounding_box()
+    page.mouse.click(booked["x"] + booked["width"] / 2, plot["y"] + 12)
+    expect(marked).to_have_value(str(offset_of(moments, ev.ToolStarted)))
+    assert "@" not in page.url
+    page.mouse.click(booked["x"] + booked["width"] / 2, plot["y"] + 12)
+    at(page, offset_of(moments, ev.ToolStarted))  # one pick is one click
+
+
+def test_J_K_and_L_bring_the_bar_and_the_line_into_view(timed_url, page_at, moments):
+    page = whole(page_at, timed_url)
+    page.set_viewport_size({**DESK, "height": 520})
+    started, said = offset_of(moments, ev.ToolStarted), offset_of(moments, ev.MessageReceived, 1)
+    booked = box(page, "book")
+    page.goto(f"{timed_url}@{said}")
+    at(page, said)
+    lane = page.locator(".tl-map").bounding_box()
+    page.mouse.move(lane["x"] + lane["width"] - 2, lane["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(booked["x"] + 6, lane["y"] + 10, steps=4)  # now the bar begins at the edge
+    page.mouse.up()
+    lines = conversation(page)
+    for key, offset, line in (("j", started, ".tool"), ("k", said, ".msg.user")):
+        lines.evaluate(TO_THE_TOP)
+        for _ in range(4):
+            if page.evaluate("location.hash").endswith(f"@{offset}"):
+                break
+            page.keyboard.press(key)
+        at(page, offset)
+        expect(lines.locator(line).last).to_be_in_viewport()
+        bar = page.locator(f'.tl [data-run^="{offset}."]').first.bounding_box()
+        assert lane["x"] + 40 < bar["x"] < lane["x"] + lane["width"] - 40
+    page.keyboard.press("l")
+    page.get_by_text("Live", exact=True).wait_for()
+    lines.evaluate(TO_THE_TOP)
+    page.keyboard.press("l")
+    expect(lines.get_by_role("button", name="Deny")).to_be_in_viewport()
 
 
 def test_the_map_of_a_phone_scrubs(timed_url, page_at, moments):

@@ -17,6 +17,8 @@ export function setToken(token) {
   sessionStorage.setItem(TOKEN, token.trim());
 }
 
+export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
+
 function headers(more) {
   const token = sessionStorage.getItem(TOKEN);
   return token ? { ...more, authorization: `Bearer ${token}` } : { ...more };

@@ -1,9 +1,11 @@
 // The page. Only the link decides whether the home page or a session is shown, and at which
 // instant.
 
-import { get, setToken } from "./api.js";
+import { get, hasToken, setToken } from "./api.js";
+import { asSentence } from "./format.js";
 import { Home } from "./home.js";
 import { Aside } from "./home_storage.js";
+import { Mark } from "./icons.js";
 import { html, render, useEffect, useMemo, useState, useValue } from "./lib.js";
 import { Changes } from "./model.js";
 import { useLink } from "./router.js";
@@ -38,14 +40,16 @@ function SignIn({ error }) {
   };
   return html`
     <main class="signin">
-      <h1>foldlog inspector</h1>
-      <p role="alert">${error.message}</p>
+      <${Mark} />
+      <h1>Sign in to see your sessions</h1>
+      <p>Everyone sees only their own sessions here. Paste your token; whoever runs this gateway gives you one.</p>
       <form onSubmit=${use}>
         <label for="token">Token</label>
         <input class="field" id="token" name="token" type="password" autocomplete="off" required />
         <button class="btn primary">Sign in</button>
       </form>
-      <p class="dim">The token is kept in this tab and sent only to this gateway.</p>
+      <p class=${hasToken() ? "bad" : "faint"} role="alert">The gateway says: ${asSentence(error.message)}</p>
+      <p class="faint">The token is kept in this tab and sent only to this gateway.</p>
     </main>
   `;
 }

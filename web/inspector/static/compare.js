@@ -10,9 +10,9 @@ import { useAnswer } from "./useanswer.js";
 
 const LAST = Number.MAX_SAFE_INTEGER; // right after its newest event
 
-export function Compare({ session, moment, mark, setMark, go, wide, setWide }) {
+export function Compare(props) {
+  const { session, moment, mark, setMark, other: chosen, setOther, go, wide, setWide, picking, startPicking } = props;
   const here = moment.offset;
-  const [chosen, setOther] = useState(null); // a session, "" for an instant; a fork begins with its parent
   const previous = session.events[Math.max(0, session.placeAt(here) - 1)]?.offset;
   useEffect(() => {
     if (mark === null && previous !== undefined) setMark(endOfTurn(session, here) ?? previous);
@@ -20,7 +20,7 @@ export function Compare({ session, moment, mark, setMark, go, wide, setWide }) {
   const { value: family } = useAnswer(`${lookPath(session.id)}/family`);
   const own = family?.sessions.find((row) => row.session_id === session.id);
   const parent = family?.sessions.find((row) => row.session_id === own?.parent)?.session_id;
-  const other = chosen ?? parent ?? "";
+  const other = chosen ?? parent ?? ""; // a fork begins with its parent
   const isOther = other !== "";
   const [before, after] = mark === null || isOther ? [here, here] : [Math.min(mark, here), Math.max(mark, here)];
   const path = isOther
@@ -38,9 +38,6 @@ export function Compare({ session, moment, mark, setMark, go, wide, setWide }) {
   return html`
     <div class="stack">
       <div class="with-act"><h2>${value ? headline(value, isOther) : "Two instants side by side"}</h2>
-        ${own?.parent && html`<p class="lead">Forked from${" "}
-          <a href=${`#/s/${encodeURIComponent(own.parent)}@${own.offset}`}><bdi>${titles(own.parent)}</bdi></a>${
-          ` at offset ${own.offset}`}.</p>`}
         <p class="lead">${isOther ? html`Between <bdi>${titles(other)}</bdi> as it is now, and this instant.`
           : mark === null ? "" : `Between ${nameOf(session, before)} and ${nameOf(session, after)}.`}</p>
         <button class="btn widen" onClick=${() => setWide(!wide)}>
@@ -61,6 +58,8 @@ export function Compare({ session, moment, mark, setMark, go, wide, setWide }) {
           ${relatives.map((row) => html`<option key=${row.session_id} value=${`s ${row.session_id}`}>${
             row.session_id === own?.parent ? "parent" : "fork"}: ${titles(row.session_id)}</option>`)}
         </select>
+        <button class="btn" type="button" aria-pressed=${String(picking)} title="Or Shift and a click on the timeline"
+          onClick=${startPicking}>${picking ? "Click the timeline…" : "Pick on the timeline"}</button>
         ${!isOther && html`<label class="sr" for="mark">Compare with offset</label>
           <input class="field num" key=${mark} id="mark" name="mark" inputmode="numeric" pattern="[0-9]+" required
             defaultValue=${mark ?? here} />

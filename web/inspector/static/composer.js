@@ -26,6 +26,7 @@ export function Composer({ session, at, moment, about, commands }) {
     field.current.style.height = "auto";
     field.current.style.height = `${Math.min(160, Math.max(36, field.current.scrollHeight))}px`;
   }, [text, at]);
+  if (session.unknown) return null;
   if (at !== null) {
     return html`<div class="say"><div class="compose then-say">
       <p class="grow">This is the past, so nothing can be said here.${

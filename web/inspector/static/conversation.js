@@ -8,7 +8,7 @@ import { Decision } from "./decide.js";
 import { clock, length, partsOf, pretty, when } from "./format.js";
 import { Failure, Folded } from "./failure.js";
 import { Icon } from "./icons.js";
-import { html, still, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
+import { html, still, useLayoutEffect, useMemo, useReducer, useRef, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
 import { Rerun } from "./rerun.js";
 import { clean } from "./visible.js";
@@ -97,7 +97,7 @@ function useTimes(session, upto) {
 }
 
 export function Conversation(props) {
-  const { session, at, go, moment } = props;
+  const { session, at, go, moment, fresh, commands } = props;
   const past = at !== null;
   const { lines } = session;
   const count = past ? Math.min(moment?.lines ?? 0, lines.length) : lines.length;
@@ -109,14 +109,33 @@ export function Conversation(props) {
   const hidden = items.length - shown.length;
   const scroller = useRef(null);
   const follows = useRef(true);
+  const wanted = useRef(null); // what a key or a bar chose: an instant, a call, and whether it gets the focus
+  const [, draw] = useReducer((count) => count + 1, 0);
   useLayoutEffect(() => {
     const box = scroller.current;
     if (follows.current) box.scrollTop = box.scrollHeight;
+    if (!fresh || wanted.current?.at !== at) return;
+    const { call, focus } = wanted.current;
+    wanted.current = null;
+    const found = call && [...box.querySelectorAll("[data-call]")].find((one) => one.dataset.call === call);
+    if (!found) return;
+    found.scrollIntoView({ block: focus ? "start" : "nearest" });
+    if (focus) found.focus({ preventScroll: true });
+    follows.current = isAtEnd(box);
   });
-  const scrolled = ({ target }) => {
-    follows.current = target.scrollHeight - target.scrollTop - target.clientHeight < 40;
-  };
+  const scrolled = ({ target }) => { follows.current = isAtEnd(target); };
   const waits = moment ? [...moment.asks, ...moment.doubts] : [];
+  const reveal = (instant, call, focus = false) => {
+    follows.current = true; // the newest line of the instant, unless the call is above it
+    wanted.current = { at: instant, call, focus };
+    draw();
+  };
+  const { waiting } = session;
+  const toWaiting = () => {
+    if (past) go(session.id);
+    reveal(null, waiting.call, true);
+  };
+  Object.assign(commands.current, { reveal, waiting: waiting ? toWaiting : undefined });
   const ask = (key) => waits.find((call) => call.call === key);
   const calls = moment?.turn.calls ?? [];
   const stands = new Map(calls.map((call) => [`${call.turn}.${call.step}.${call.index}`, call.status]));
@@ -151,6 +170,8 @@ export function Conversation(props) {
     <${Composer} ...${props} />
   `;
 }
+
+const isAtEnd = (box) => box.scrollHeight - box.scrollTop - box.clientHeight < 40;
 
 /** How long the attempt with the answer took. */
 function timeOf(runs) {
@@ -253,7 +274,7 @@ function Tool({ lines, past, runs, status, session, can }) {
   const tries = runs.filter((run) => run.kind === "run" && run.end_at !== null);
   const took = tries.reduce((sum, run) => sum + run.end_at - run.at, 0);
   return html`
-    <details class=${`tool ${look}`} onToggle=${({ target }) => setOpen(target.open)}>
+    <details class=${`tool ${look}`} data-call=${first.call} onToggle=${({ target }) => setOpen(target.open)}>
       <summary aria-label=${`Tool ${first.name}${word ? `, ${word}` : ""}`}>
         <${Icon} name="tool" small /><span class="nm"><bdi>${clean(first.name)}</bdi></span>
         <span class="dim cut grow"><bdi>${gist(args)}</bdi></span>

@@ -43,7 +43,7 @@ export function Inspect(props) {
       <div class=${`panel ${tab}`} id="panel" role="tabpanel" tabindex="-1" aria-busy=${String(!fresh)}
         aria-labelledby=${`tab-${tab}`}>
         ${moment === null && tab !== "events"
-          ? html`<p class="none">${props.session.lost || props.session.error?.status === 404
+          ? html`<p class="none">${props.session.lost || props.session.unknown
             ? "There is nothing to show."
             : html`Reading the session from the log${props.session.count
               ? `: ${props.session.events.length} of ${props.session.count} events` : ""}…`}</p>`

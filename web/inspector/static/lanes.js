@@ -163,7 +163,7 @@ export const Lanes = still(({ shown, runs, rows, lanes, end, top, choose }) => {
   const height = lanes.length * LANE;
   const pick = (run) => (event) => {
     event.stopPropagation();
-    choose(run);
+    choose(run, event);
   };
   return html`
     <${Patterns} id="lane" />
@@ -201,7 +201,7 @@ export function BarList({ shown, runs, end, choose }) {
   return html`
     <ol class="sr" aria-label="What happened in this stretch">
       ${inView.slice(0, 60).map((run) => html`<li key=${keyOf(run)}>
-        <button tabindex="-1" onClick=${() => choose(run)}>${clock(run.at)}: ${describe(run, end)}</button></li>`)}
+        <button tabindex="-1" onClick=${(event) => choose(run, event)}>${clock(run.at)}: ${describe(run, end)}</button></li>`)}
     </ol>
   `;
 }

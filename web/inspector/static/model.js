@@ -177,6 +177,16 @@ export class Session extends Model {
     this.changed();
   }
 
+  /** Whether there is no such session. */
+  get unknown() {
+    return this.error?.status === 404 && this.newest === null;
+  }
+
+  /** The first call that waits for a person now. */
+  get waiting() {
+    return this.newest?.asks[0] ?? this.newest?.doubts[0] ?? null;
+  }
+
   /** The index of the last event at or before an offset, or of the first event if there is none. */
   placeAt(offset) {
     let low = 0;

@@ -15,7 +15,9 @@ export function SessionPage({ id, at, list, aside, go, about: known }) {
   const session = useMemo(() => new Session(id), [id]);
   const [tab, setTab] = useState(beginsCompared(id) ? "compare" : "why");
   const [mark, setMark] = useState(null);
-  const [wide, setWide] = useState(beginsCompared(id)); // the comparison takes the place of the conversation
+  const [other, setOther] = useState(null); // the session to compare with, "" for the mark
+  const [picking, setPicking] = useState(false); // whether the next click on the timeline sets the mark
+  const [wide, setWide] = useState(beginsCompared(id)); // whether the comparison takes the place of the conversation
   const [sheet, setSheet] = useState(false); // on a narrow page, the pane is a sheet at the bottom
   useModel(session);
   useEffect(() => session.start(), [session]);
@@ -36,13 +38,26 @@ export function SessionPage({ id, at, list, aside, go, about: known }) {
     setTab(name);
     setSheet(true);
   };
+  const pick = (offset) => {
+    setMark(offset);
+    setOther("");
+    setPicking(false);
+    show("compare");
+  };
+  const startPicking = () => {
+    setPicking(!picking);
+    setSheet(false); // it covers the timeline
+  };
   const commands = useRef({}); // the functions of keys and buttons; each part adds its own
   const latest = useRef(null); // keys act on what is drawn, even before effects have run
   latest.current = { session, at, go, setTab: show, commands };
   const isWide = wide && tab === "compare";
   commands.current.wide = tab === "compare" ? () => setWide(!wide) : undefined;
+  commands.current.leave = picking ? () => setPicking(false) : undefined;
   useEffect(() => onKeys(() => latest.current), []);
   const title = titleOf(session, useValue(list, () => list.rows.get(id)?.title));
+  const origin = shown?.origin?.session_id;
+  const parent = useValue(list, () => list.rows.get(origin)?.title) || origin;
   useEffect(() => {
     document.title = `${title} · foldlog`;
     return () => { document.title = "foldlog inspector"; };
@@ -52,14 +67,15 @@ export function SessionPage({ id, at, list, aside, go, about: known }) {
     <div class=${`page${at === null ? "" : " past"}${isWide ? " full" : ""}`}>
       <a class="skip" href="#talk" onClick=${skip}>Skip to the conversation</a>
       <${Rail} list=${list} aside=${aside} />
-      <${Header} ...${props} />
+      <${Header} ...${props} parent=${parent} />
       <main class="talk" id="talk" tabindex="-1" aria-label=${`Session ${title}`}>
         <${Notices} ...${props} />
         <${Conversation} ...${props} />
       </main>
       <${Inspect} ...${props} tab=${tab} setTab=${setTab} wide=${isWide} setWide=${setWide}
-        mark=${mark} setMark=${setMark} sheet=${sheet} setSheet=${setSheet} />
-      <${Timeline} ...${props} mark=${mark} />
+        mark=${mark} setMark=${setMark} other=${other} setOther=${setOther} picking=${picking}
+        startPicking=${startPicking} sheet=${sheet} setSheet=${setSheet} />
+      <${Timeline} ...${props} mark=${mark} picking=${picking} pick=${pick} />
       <${Keys} keys=${KEYS} />
     </div>
   `;

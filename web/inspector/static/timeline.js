@@ -11,6 +11,7 @@ const TOP = 42; // px of the axis above the lanes
 const MAP = 28;
 const FIRST_MS = 120_000; // of a long session, how much time without pleats is shown at first
 const SPEEDS = [4, 20, 100];
+const EDGE = 48; // px at each end where a chosen bar would be hard to see
 const SMALL = matchMedia("(max-width: 760px)");
 
 /** Everything that the timeline draws, computed once for each state of the session. `tool`: the
@@ -124,7 +125,7 @@ function forthFrom(time, folds, ms) {
   return time + left;
 }
 
-export function Timeline({ session, at, go, fresh, mark, commands }) {
+export function Timeline({ session, at, go, fresh, mark, picking, pick, commands }) {
   const { events } = session;
   const box = useRef(null);
   const width = useWidth(box);
@@ -140,21 +141,39 @@ export function Timeline({ session, at, go, fresh, mark, commands }) {
   const whole = useMemo(() => axis(folds, start, end, width), [folds, start, end, width]);
   const [hover, setHover] = useState(null);
   const toPlace = (wanted) => events[wanted] && go(session.id, events[wanted].offset);
-  const toTime = (time) => toPlace(Math.max(0, after(times, time) - 1));
-  const latest = useRef(go);
-  latest.current = go;
-  const choose = useMemo(() => (run) => latest.current(session.id, run.offset), [session]);
+  const placeOf = (time) => Math.max(0, after(times, time) - 1);
+  const toTime = (time) => toPlace(placeOf(time));
+  /** Compares with the instant at a time, if a press on the timeline asks for that. */
+  const picks = (event, time) => {
+    const isPick = (picking || event.shiftKey) && events.length > 0;
+    if (isPick) pick(events[placeOf(time)].offset);
+    return isPick;
+  };
+  const toRun = (run) => {
+    go(session.id, run.offset);
+    commands.current.reveal(run.offset, run.key);
+  };
+  const latest = useRef(null);
+  latest.current = (run, event) => (picking || event.shiftKey ? pick(run.offset) : toRun(run));
+  const choose = useMemo(() => (run, event) => latest.current(run, event), [session]);
   const zoom = (by, around = Math.min(Math.max(instant, from), to)) => {
     const x = shown.x(around);
     const left = backFrom(around, folds, ((x / (shown.scale || 1)) || 0) / by);
     const right = forthFrom(around, folds, (((width - x) / (shown.scale || 1)) || 0) / by);
     setView([left, right]);
   };
+  const bring = (run) => {
+    toRun(run);
+    const x = shown.x(run.at);
+    if (run.at >= from && run.at <= to && x >= EDGE && x <= width - EDGE) return;
+    const half = width / (shown.scale || 1) / 2;
+    setView([backFrom(run.at, folds, half), forthFrom(run.at, folds, half)]);
+  };
   const player = usePlaying({ session, at, place, last, toPlace, ready: fresh });
   Object.assign(commands.current, {
     zoomIn: () => zoom(2), zoomOut: () => zoom(0.5), whole: () => setView([start, end]), play: player.play,
     bar: (step) => nextBar(
-      tool ? runs.filter((run) => run.lane === "tool") : runs, at === null ? Infinity : at, step, choose),
+      tool ? runs.filter((run) => run.lane === "tool") : runs, at === null ? Infinity : at, step, bring),
   });
   useWheel(box, { shown, zoom, setView });
   const x = shown.x(instant);
@@ -163,18 +182,18 @@ export function Timeline({ session, at, go, fresh, mark, commands }) {
   const event = events[place];
   const facts = { session, at, event, place, last, instant, player };
   return html`
-    <section class="tl" aria-label="Time">
-      <${Controls} ...${facts} go=${go} toPlace=${toPlace} commands=${commands} />
+    <section class=${picking ? "tl picking" : "tl"} aria-label="Time">
+      <${Controls} ...${facts} picking=${picking} go=${go} toPlace=${toPlace} commands=${commands} />
       <div class="tl-grid">
         <span class="tl-name faint">Whole session</span>
         <${MapBox} whole=${whole} shown=${shown} setView=${setView} runs=${runs} end=${end}
-          instant=${instant} past=${at !== null} toTime=${toTime} />
+          instant=${instant} past=${at !== null} toTime=${toTime} picks=${picks} />
         <div class="tl-labels" style=${{ paddingTop: `${TOP}px` }}>
           ${lanes.map(([lane, label], n) => html`<span key=${n}>${
             label && html`<i class=${`glyph ${lane}`}></i>`}${lane === "tool" && label && tools.length > 1
             ? html`<${ToolChoice} tools=${tools} tool=${tool} setTool=${setTool} />` : label}</span>`)}
         </div>
-        <div class="tl-plot" ref=${box} ...${scrubbing({ shown, toTime, setHover, runs })}>
+        <div class="tl-plot" ref=${box} ...${scrubbing({ shown, toTime, picks, setHover, runs })}>
           <input class="tl-slider" type="range" min="0" max=${last} step="1" value=${place} disabled=${!events.length}
             aria-label="Event" aria-valuetext=${saying(event, place, last)}
             onInput=${({ target }) => toPlace(Number(target.value))} />
@@ -212,14 +231,14 @@ const ToolChoice = ({ tools, tool, setTool }) => html`
 
 /** The handlers of the plot. A press or a drag goes to the event at that time; the bar under the
     pointer shows its facts. */
-function scrubbing({ shown, toTime, setHover, runs }) {
+function scrubbing({ shown, toTime, picks, setHover, runs }) {
   const timeAt = (event) => {
     const { left } = event.currentTarget.getBoundingClientRect();
     return shown.time(event.clientX - left);
   };
   return {
     onPointerDown: (event) => {
-      if (event.button !== 0 || event.target.closest(".hit")) return;
+      if (event.button !== 0 || event.target.closest(".hit") || picks(event, timeAt(event))) return;
       event.currentTarget.setPointerCapture(event.pointerId);
       toTime(timeAt(event));
     },
@@ -255,15 +274,15 @@ function useWheel(box, { shown, zoom, setView }) {
   }, []);
 }
 
-function nextBar(runs, at, step, choose) {
+function nextBar(runs, at, step, bring) {
   const found = step > 0 ? runs.find((run) => run.offset > at) : runs.findLast((run) => run.offset < at);
-  if (found) choose(found);
+  if (found) bring(found);
 }
 
 const saying = (event, place, last) =>
   (event ? `${clock(event.at)}, right after event ${place + 1} of ${last + 1}: ${event.type}` : "no events");
 
-function Controls({ session, at, event, place, last, instant, player, go, toPlace, commands }) {
+function Controls({ session, at, event, place, last, instant, player, picking, go, toPlace, commands }) {
   const step = (by) => go(session.id, moved(session, at, by));
   const Press = (name, icon, act, off = false, pressed = undefined) => html`
     <button class="btn icon" aria-label=${name} title=${name} disabled=${off} aria-pressed=${pressed}
@@ -280,9 +299,10 @@ function Controls({ session, at, event, place, last, instant, player, go, toPlac
         onClick=${player.faster}>${player.rate}/s</button>
       <span class="tl-clock num">${clock(instant)}${
         at !== null && html`<i class="faint">${fraction(instant)}</i>`}</span>
-      <span class="tl-where dim num">${at === null
-        ? html`<span class=${`live ${session.state}`}><i aria-hidden="true"></i>${
-          session.state === "live" ? "Live" : "Not connected"}</span> event ${number(place + 1)} of ${number(last + 1)}`
+      <span class="tl-where dim num">${picking ? html`<b role="status">Click the instant to compare with.</b>`
+        : at === null ? html`<span class=${`live ${session.state}`}><i aria-hidden="true"></i>${
+          session.state === "live" ? "Live" : "Not connected"}</span>${
+          event && ` event ${number(place + 1)} of ${number(last + 1)}`}`
         : `right after event ${number(place + 1)} of ${number(last + 1)}`}</span>
       <${Legend} />
       <span class="row">
@@ -423,13 +443,14 @@ function Head({ x, width, height, words }) {
 
 /** The map. Drag the frame to move the view, or its edges to zoom. A press elsewhere moves the
     frame there. */
-function MapBox({ whole, shown, setView, runs, end, instant, past, toTime }) {
+function MapBox({ whole, shown, setView, runs, end, instant, past, toTime, picks }) {
   const drag = useRef(null);
   const left = whole.x(shown.from);
   const right = Math.max(whole.x(shown.to), left + 4);
   const place = (event) => event.clientX - event.currentTarget.getBoundingClientRect().left;
   const down = (event) => {
     const x = place(event);
+    if (picks(event, whole.time(x))) return;
     const grip = Math.abs(x - left) < 8 ? "left" : Math.abs(x - right) < 8 ? "right" : "move";
     const isOutside = x < left - 8 || x > right + 8;
     drag.current = { grip, from: isOutside ? (right - left) / 2 : x - left, size: right - left };

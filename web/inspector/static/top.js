@@ -2,9 +2,10 @@
 // notices, which say why the page cannot show the present or the session cannot continue.
 
 import { post, sessionPath } from "./api.js";
-import { ago, brief, clock, partsOf, plural, usd, when } from "./format.js";
+import { ago, asSentence, brief, clock, partsOf, plural, usd, when } from "./format.js";
 import { Icon, Status } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
+import { link } from "./router.js";
 
 /** The given title, else the first sentence of a person, else the session's id. */
 export function titleOf(session, given = "") {
@@ -24,7 +25,7 @@ function useNow(ms) {
   return now;
 }
 
-export function Header({ session, at, go, moment, fresh, about, title, commands }) {
+export function Header({ session, at, go, moment, fresh, about, title, parent, commands }) {
   const [notice, setNotice] = useState("");
   const now = useNow(10_000);
   useEffect(() => setNotice(""), [at, session]);
@@ -33,9 +34,9 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
   const copy = say(async () => {
     // A link always names an instant. At the present, this is the newest event.
     const offset = past ? at : session.events.at(-1)?.offset;
-    const link = new URL(location.href);
-    link.hash = `#/s/${encodeURIComponent(session.id)}${offset === undefined ? "" : `@${offset}`}`;
-    await navigator.clipboard.writeText(link.href).catch(() => {
+    const copied = new URL(location.href);
+    copied.hash = link(session.id, offset ?? null);
+    await navigator.clipboard.writeText(copied.href).catch(() => {
       throw new Error("Copying failed. Copy the link from the address bar.");
     });
     return "Link copied.";
@@ -61,6 +62,7 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
           ${moment && html`<${Status} of=${moment} pill />`}
         </div>
         <p class="meta cut">
+          ${moment?.origin && html`<${Forked} session=${session} origin=${moment.origin} parent=${parent} /> · `}
           ${past ? html`The past${moment ? `: ${when(moment.at)}` : ""}. Nothing here can change.`
             : moment && html`${moment.turn.agent} · <bdi>${moment.state.user_id}</bdi> · ${
               plural(moment.turn.number, "turn")} · ${
@@ -71,6 +73,9 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
       <span class="notice dim" role="status">${notice}</span>
       <span class="sr" role="status">${past && fresh && moment && session.events.length >= (session.count || 1)
         ? `Right after offset ${at}, ${moment.event.type}` : ""}</span>
+      ${session.waiting && html`<button class="btn" title="Go to what waits for you (G)"
+        onClick=${() => commands.current.waiting()}><${Icon} name="inbox" small /><span>Go to what waits</span>
+        <kbd>G</kbd></button>`}
       ${!past && moment?.turn.open && !about.readOnly && html`<button class="btn" onClick=${stop}>
         <${Icon} name="stop" small /><span>Stop turn</span></button>`}
       <button class="btn" onClick=${copy}><${Icon} name="link" small /><span>Copy link</span></button>
@@ -79,6 +84,14 @@ export function Header({ session, at, go, moment, fresh, about, title, commands 
       ${past && html`<button class="btn primary" onClick=${() => go(session.id)}>Back to now <kbd>L</kbd></button>`}
     </header>
   `;
+}
+
+/** Where a fork comes from. Its first event follows the lines that it has from its parent. */
+function Forked({ session, origin, parent }) {
+  const opening = session.events[session.placeAt(origin.opened)];
+  const last = session.lines[(opening?.lines ?? 0) - 1];
+  return html`Forked from <a class="link" href=${link(origin.session_id, origin.offset)}><bdi>${parent}</bdi></a>${
+    last ? ` at ${clock(last.at)}` : ""}, offset ${origin.offset}`;
 }
 
 /** Says what is wrong, what is kept, and what to do, for as long as the problem lasts. */
@@ -97,8 +110,9 @@ export function Notices({ session, at, go, moment }) {
     </div>`}
     ${error && html`<div class="gone fail">
       <${Icon} name="fail" />
-      <p class="grow" role="alert">${error.message}</p>
+      <p class="grow" role="alert">${asSentence(error.message)}</p>
       ${at !== null && html`<button class="btn" onClick=${() => go(session.id)}>Back to now</button>`}
+      ${session.unknown && html`<a class="btn" href="#/sessions">All sessions</a>`}
     </div>`}
     ${moment?.status === "unserved" && html`<div class="gone fail" role="status">
       <${Icon} name="fail" />
