@@ -74,13 +74,13 @@ class SqliteBackend:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         return list(map(self.get, keys))
 
-    def scan(self, *prefixes: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, *prefixes: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         for prefix in prefixes:
             after = prefix[:-1] + bytes([prefix[-1] + 1])  # every prefix ends in a letter or 0
             rows = self._connection.execute(
                 "SELECT key, value FROM views WHERE partition = ? AND key >= ? AND key < ?"
                 " ORDER BY key",
-                (self._partition, prefix, after),
+                (self._partition, max(prefix, start), after),
             )
             yield from rows.fetchall()
 
