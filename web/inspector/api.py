@@ -26,7 +26,7 @@ from ...processors.advice.prices import PriceTable, total
 from ...processors.fold.projections.context import estimated_tokens
 from ...processors.fold.projections.ledger import ANSWER, Spent
 from ...processors.fold.projections.prefixes import standing
-from ...processors.fold.projections.transcript import Line
+from ...processors.fold.projections.transcript import REPLACED, Line
 from ...processors.fold.projections.turn_view import Call
 from ...processors.request.build import BUILDER, request_bytes, request_sha256
 from ...processors.wake.budget import Rules, plan
@@ -370,7 +370,9 @@ def side_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, A
             for row in owed_json(views, holders, moment.now_ms, DEFAULT_RULES)
         ],
         "messages": sum(line.kind == "message" for line in lines),
-        "calls": sum(line.kind in ("result", "resolved") for line in lines),
+        "calls": sum(
+            line.kind in ("result", "resolved") and line.cause != REPLACED for line in lines
+        ),
         "tokens": estimated_tokens(views.context),
         "reads": views.ledger.input_tokens + views.ledger.cache_read_tokens,
     }

@@ -46,6 +46,7 @@ def test_an_edited_result_is_answered_again_beside_the_first_answer(timed, timed
     expect(page.get_by_role("tab", selected=True)).to_have_text("Compare")
     answer(timed, fork, "A chair.")
     expect(page.locator(".answers .well")).to_have_text(["A lamp.", "A chair."])
+    expect(page.get_by_role("row", name="Results of calls")).to_have_text(re.compile("1.*1$"))
     page.get_by_role("button", name="Beside the conversation").click()
     conversation(page).locator("details.tool summary").click()
     conversation(page).get_by_text("Replaced by a person").wait_for()

@@ -217,9 +217,9 @@ function Message({ who, name, mark, line, session, can, took, note }) {
         <div class="who"><b><bdi>${name}</bdi></b>
           <time class="at num" title=${`event at offset ${line.offset}`}>${clock(line.at)}</time>
           ${took && html`<span class="at num">${took}</span>`}
-          ${note && html`<span class="at"><bdi>${note}</bdi></span>`}</div>
+          ${note && html`<span class="at"><bdi>${note}</bdi></span>`}
+          ${can && html`<${Rerun} session=${session} edit=${{ message_id: line.name }} text=${text()} />`}</div>
         ${parts.map((part, n) => html`<${Part} key=${n} part=${part} session=${session} />`)}
-        ${can && html`<${Rerun} session=${session} edit=${{ message_id: line.name }} text=${text()} />`}
       </div>
     </article>
   `;

@@ -2,7 +2,6 @@
 // comparison with its parent.
 
 import { post, sessionPath } from "./api.js";
-import { Icon } from "./icons.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { link } from "./router.js";
 
@@ -16,8 +15,7 @@ export const beginsCompared = (id) => id === compared;
 export function Rerun({ session, edit, text, failed }) {
   const [open, setOpen] = useState(false);
   return html`
-    <button class="btn quiet rerun" onClick=${() => setOpen(true)}>
-      <${Icon} name="fork" small />Edit and run again</button>
+    <button class="link at" onClick=${() => setOpen(true)}>Edit and run again</button>
     ${open && html`<${Edit} session=${session} edit=${edit} text=${text} failed=${failed}
       close=${() => setOpen(false)} />`}
   `;
@@ -47,15 +45,15 @@ function Edit({ session, edit, text: before, failed, close }) {
   const label = `Edit ${isResult ? "the result" : "the message"} and run again`;
   return html`
     <dialog ref=${dialog} aria-label=${label} onClose=${close}>
-      <form onSubmit=${run}>
+      <form class="stack" onSubmit=${run}>
         <h2>${label}</h2>
         <p class="dim">${isResult
           ? "The model gets this text instead, in a fork. No tool runs again."
           : "The edited message is sent in a fork."} This session does not change.</p>
         <textarea class="field" rows="10" cols="80" aria-label=${isResult ? "Result" : "Message"} value=${text}
           onInput=${(event) => setText(event.target.value)}></textarea>
-        ${isResult && html`<p><label><input type="checkbox" checked=${isError}
-          onChange=${(event) => setIsError(event.target.checked)} /> The call failed</label></p>`}
+        ${isResult && html`<label class="row"><input type="checkbox" checked=${isError}
+          onChange=${(event) => setIsError(event.target.checked)} />The call failed</label>`}
         ${problem && html`<p class="bad" role="alert">${problem} Your text is kept.</p>`}
         <div class="row">
           <button class="btn primary" disabled=${busy || (!isResult && !text.trim())}>Run again</button>
