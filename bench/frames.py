@@ -30,12 +30,12 @@ EVENTS = 10_000
 SESSIONS = 1_000
 EVENTS_A_S = 200.0  # six fast models at once
 FRAMES = 150  # of each action in each run
-REST_S = 0.1  # without a record: the gateway has written that the answer was shown
+SHOWN_S = 1.0  # until the gateway has written that an answer was shown, if someone watches
 PATIENCE_S = 120
 LIVE = "live"
 
 ACT = """([action, frames]) => new Promise((done) => {
-  const roll = (box, n) => { box.scrollTop = 90 * (n < frames / 2 ? n : frames - n); };
+  const roll = (box, n) => { box.scrollTop = 40 * (n < frames / 2 ? n : frames - n); };
   const find = (what) => document.querySelector(what);
   const press = (key) =>
     document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
@@ -148,8 +148,8 @@ def _write_sessions(here: Installation) -> None:
 class _Growing:
     """A session that grows by whole turns, in real time.
 
-    The gateway writes after a turn that it was shown. So the offset of the next event is read from
-    the log before each turn: a decision names the offset of its basis.
+    The gateway writes after a turn that its answer was shown. Each turn waits for that, because a
+    decision names the offset of its basis.
     """
 
     def __init__(self, here: Installation) -> None:
@@ -171,22 +171,16 @@ class _Growing:
         assert all(event.ruling.accepted for event in seen), "the log has ignored events"
 
     def _write(self, events: Iterator) -> int:
-        self._offset = self._rested()
-        written = 0
+        written, until = 0, time.monotonic() + SHOWN_S
+        while (end := self._end()) == self._offset and time.monotonic() < until:
+            time.sleep(0.01)
+        self._offset = end
         for writer, event in events:
             self._producer.append(SESSION_EVENTS, LIVE, encode(event), headers_for(event, writer))
             written += 1
             time.sleep(1 / EVENTS_A_S)
         assert self._producer.flush(PATIENCE_S) == 0
         return written
-
-    def _rested(self) -> int:
-        end = self._end()
-        while True:
-            time.sleep(REST_S)
-            before, end = end, self._end()
-            if before == end:
-                return end
 
     def _end(self) -> int:
         return self._here.log.end_offsets(SESSION_EVENTS)[self._partition]

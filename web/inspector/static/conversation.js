@@ -14,7 +14,8 @@ import { Rerun } from "./rerun.js";
 import { clean } from "./visible.js";
 import { callState, endText, initials, nameOf } from "./words.js";
 
-const SHOWN = 150; // items drawn at first; earlier items on request
+const SHOWN = 150; // items drawn at least; earlier items on request
+const STRIDE = 50; // items that leave together, because Preact then moves all others in the document
 const MARKDOWN_CHARS = 40_000; // a longer text is shown without formatting
 
 const OF_CALLS = new Set(["call", "asks", "approval", "result", "doubt", "resolved"]);
@@ -105,8 +106,8 @@ export function Conversation(props) {
   const items = useItems(lines, count);
   const [timesOf, allTimes] = useTimes(session, past ? moment?.offset ?? -1 : Infinity);
   const [more, setMore] = useState(0);
-  const shown = items.slice(-(SHOWN + more));
-  const hidden = items.length - shown.length;
+  const hidden = Math.max(0, Math.floor((items.length - SHOWN - more) / STRIDE) * STRIDE);
+  const shown = items.slice(hidden);
   const scroller = useRef(null);
   const follows = useRef(true);
   const wanted = useRef(null); // what a key or a bar chose: an instant, a call, and whether it gets the focus

@@ -4,7 +4,7 @@
 
 import { clock, length, number, pretty } from "./format.js";
 import { Icon } from "./icons.js";
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
+import { html, still, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 
 const ROW = 30; // px, also in styles.css
 const AROUND = 8; // rows drawn beyond the visible ones
@@ -14,6 +14,9 @@ export function Events({ session, at, go, moment }) {
   const [chunks, setChunks] = useState(false);
   const [query, setQuery] = useState("");
   const count = session.events.length;
+  const latest = useRef(go);
+  latest.current = go;
+  const choose = useMemo(() => (row) => latest.current(session.id, row.offset), [session]);
   const rows = useMemo(() => {
     const wanted = query.trim().toLowerCase();
     return session.events.filter((event) =>
@@ -30,7 +33,7 @@ export function Events({ session, at, go, moment }) {
         onChange=${(event) => setChunks(event.target.checked)} /> chunks</label>
       <span class="num faint">${number(rows.length)} of ${number(count)}</span>
     </div>
-    <${List} rows=${rows} at=${at} follows=${at === null} choose=${(row) => go(session.id, row.offset)} />
+    <${List} rows=${rows} at=${at} follows=${at === null} choose=${choose} />
     ${moment && html`<${Detail} moment=${moment} />`}
   `;
 }
@@ -109,7 +112,7 @@ const GLYPHS = [
 ];
 const glyphOf = (type) => GLYPHS.find(([, is]) => is.test(type))?.[0] ?? "other";
 
-function Row({ row, before, place, count, here, choose }) {
+const Row = still(({ row, before, place, count, here, choose }) => {
   const verdict = row.verdict === "accepted" ? "" : ` ${row.verdict}`;
   const gap = before && row.turn === before.turn ? row.at - before.at : null;
   const isFirst = before && row.turn !== before.turn;
@@ -131,7 +134,7 @@ function Row({ row, before, place, count, here, choose }) {
       <span class="faint num">${gap === null ? clock(row.at) : `+${length(Math.max(0, gap))}`}</span>
     </div>
   `;
-}
+});
 
 /** The event of the moment with all its fields. */
 function Detail({ moment }) {

@@ -194,7 +194,7 @@ export const Small = still(({ shown, runs, end, height }) => {
 });
 
 /** The visible bars as a list for screen readers. A click goes to the start of a bar. */
-export function BarList({ shown, runs, end, choose }) {
+export const BarList = still(({ shown, runs, end, choose }) => {
   const first = after(runs, shown.from, (run) => run.at);
   const inView = runs.slice(Math.max(0, first - 5))
     .filter((run) => run.at <= shown.to && (run.end_at ?? end) >= shown.from);
@@ -204,7 +204,7 @@ export function BarList({ shown, runs, end, choose }) {
         <button tabindex="-1" onClick=${(event) => choose(run, event)}>${clock(run.at)}: ${describe(run, end)}</button></li>`)}
     </ol>
   `;
-}
+});
 
 /** The facts of one bar, beside the pointer. The list and the pane show the same facts. */
 export function Card({ hover, end, width }) {

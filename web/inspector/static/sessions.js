@@ -11,6 +11,7 @@ const CLEAR = { status: "", agent: "", days: "", find: "", sort: "" };
 const PHONE = matchMedia("(max-width: 760px)");
 const OVERSCAN = 6;
 const STUCK = 90; // px of the table's head and the selection, which stay visible
+const DRAWN = 128; // row elements, which are reused for other rows
 const CHUNK = 4; // the range of drawn rows moves in steps of this size
 
 /** The columns. `extra`: shown only if it is chosen. */
@@ -144,7 +145,7 @@ export function Table({ rows, model, now, view, change, picked, pick, ids, colum
       </div></div>
       <div role="rowgroup" class="tbody" ref=${body} onKeyDown=${press}
         style=${{ height: `${rows.length * height}px` }}>
-        ${shown.map((row, index) => html`<${Row} key=${row.id} row=${row} place=${first + index}
+        ${shown.map((row, index) => html`<${Row} key=${(first + index) % DRAWN} row=${row} place=${first + index}
           top=${(first + index) * height} picked=${picked.has(row.id)} here=${first + index === here}
           ...${{ now, choose, ids, names }} />`)}
       </div>
