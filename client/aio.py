@@ -39,7 +39,7 @@ class _Threads:
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="foldlog")
         self._is_closed = False
 
-    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking call in a thread. Raises Refused after close()."""
         if self._is_closed:
             raise Refused(

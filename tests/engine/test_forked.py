@@ -3,6 +3,7 @@ again."""
 
 import json
 
+from foldlog.client.aio import aconnect
 from foldlog.client.events import Answered
 from foldlog.local.messages_api import Reply, Rule
 from foldlog.processors.agent import Agent
@@ -59,10 +60,11 @@ async def test_an_edited_result_reaches_the_model_and_no_tool_runs(foldlog_agent
     agent = Agent(name="helper", model="claude-opus-5-5", tools=[look])
     run = foldlog_agent(agent, script=[calls("look"), "take a coat", "take a hat"])
     await run.send("what do I wear?")
-    fork, reply = run.session.rerun("sun", call="1.1.0")
-    await run.settle()
-    assert reply.answer().text == "take a hat" and ran == ["look"]
-    request = fork.request("2.1")
+    async with run.working(), aconnect(run.settings, log=run.log) as log:
+        session = await log.session(run.session.id)
+        fork, reply = await session.rerun("sun", call="1.1.0")
+        assert (await reply).text == "take a hat" and ran == ["look"]
+        request = await fork.request("2.1")
     (block,) = request.json["messages"][-1]["content"]
     assert (block["type"], block["content"]) == ("tool_result", "sun") and request.agrees
     entries = map(entry_of, run._engine.records())

@@ -154,7 +154,8 @@ export function Conversation(props) {
       ${shown.map((item, n) => {
         if (item.kind !== "steps") {
           const isLast = n === shown.length - 1;
-          return html`<${Item} key=${item.key} item=${item} agent=${agent} user=${user} session=${session.id} can=${can} props=${
+          return html`<${Item} key=${item.key} item=${item} agent=${agent} user=${user} session=${session.id} can=${can}
+            props=${
             item.line?.name === "failed" ? { ...props, isLast, lines } : null} times=${
             item.kind === "answer" ? timeOf(timesOf(`${item.line.turn}.${item.line.step}`)) : ""} />`;
         }
