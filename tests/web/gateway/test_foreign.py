@@ -236,7 +236,7 @@ def test_without_a_record_an_operator_sees_nothing(gateway, faults, taken):
     with gateway.http("nora", OPERATOR) as http:
         faults.is_lossy = True
         try:
-            refused = [http.get(path) for path in paths]
+            refused = [begun(http, "GET", path, None) for path in paths]
         finally:
             faults.is_lossy = False
         for response in refused:
