@@ -28,8 +28,8 @@ from foldlog.tests.kit.chromium import OPTIONS, chromium_path
 DESK = {"width": 1440, "height": 900}
 EVENTS = 10_000
 SESSIONS = 1_000
-EVENTS_A_S = 200.0  # six fast models at once
-FRAMES = 150  # of each action in each run
+EVENTS_A_S = 40.0  # a fast model, whose chunks are 25 to 40 a second
+FRAMES = 300  # of each action in each run
 SHOWN_S = 1.0  # until the gateway has written that an answer was shown, if someone watches
 PATIENCE_S = 120
 LIVE = "live"

@@ -13,6 +13,7 @@ from foldlog.tests.web.gateway.served import SECRET, served
 from foldlog.tests.web.inspector.sessions import HOSTILE, asking, doubting, hostile
 from foldlog.tests.web.inspector.shown import conversation, refused_without_a_report
 from foldlog.web.gateway.access import token_for
+from foldlog.web.inspector.timeline import Timelines
 
 # Of the conversation, the timeline and the buttons; the pane and the facts in the head say
 # something else when something else is the case.
@@ -89,6 +90,28 @@ def test_past_and_new_lines_are_shown_once(place, url, page_at, producer):
         expect(conversation(page).get_by_text(f"question {number}", exact=True)).to_have_count(1)
     kinds = conversation(page).locator(".note.ended").all_inner_texts()
     assert kinds == [f"Turn {n} ended." for n in range(1, 7)]
+
+
+def test_the_events_stay_where_a_person_scrolled_them(place, url, page_at, producer):
+    """The list jumped to its end with each new event."""
+    played = place.talk("scrolled", 8)
+    page = page_at(f"{url}/#/s/scrolled")
+    page.get_by_role("tab", name="events").click()
+    listed = page.get_by_role("listbox", name="Events")
+    listed.get_by_text("turn 8 ended", exact=False).wait_for()
+    listed.evaluate("box => { box.scrollTop = 0 }")
+    listed.get_by_text("The session was opened").wait_for()
+    producer.say("scrolled", "one more", message_id="more")
+    played.answer("Done.")
+    conversation(page).get_by_text("Turn 9 ended").wait_for()
+    count = len(Timelines(place.log).of("scrolled").moments)
+    expect(page.locator(".filters .num")).to_have_text(re.compile(f" of {count}$"))
+    assert listed.evaluate("box => box.scrollTop") == 0
+    page.locator("h1").click()  # so that keys go to the page
+    page.keyboard.press("Home")
+    page.get_by_text("This is the past").wait_for()
+    page.keyboard.press("l")
+    listed.get_by_text("turn 9 ended", exact=False).wait_for()
 
 
 def test_a_message_is_sent_and_a_turn_is_stopped(place, url, page_at):

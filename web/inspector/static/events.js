@@ -60,16 +60,23 @@ function List({ rows, at, follows, choose }) {
     watch.observe(box.current);
     return () => watch.disconnect();
   }, []);
+  const stays = useRef(false); // where a person scrolled, while new events arrive
+  useLayoutEffect(() => { stays.current = false; }, [follows]);
   useLayoutEffect(() => {
     const element = box.current;
     if (follows) {
-      element.scrollTop = rows.length * ROW;
+      if (!stays.current) element.scrollTop = rows.length * ROW;
     } else if (here >= 0) {
       const top = here * ROW;
       const isVisible = top >= element.scrollTop && top + ROW <= element.scrollTop + element.clientHeight;
       if (!isVisible) element.scrollTop = top - element.clientHeight / 2;
     }
   }, [here, follows, follows ? rows.length : 0, view.height]);
+  const scrolled = ({ target }) => {
+    const { scrollTop: top, clientHeight: height } = target;
+    stays.current = top + height < (rows.length - 1) * ROW;
+    setView({ top, height });
+  };
   const first = Math.max(0, Math.floor(view.top / ROW) - AROUND);
   const last = Math.min(rows.length, Math.ceil((view.top + view.height) / ROW) + AROUND);
   const press = (event) => {
@@ -91,7 +98,7 @@ function List({ rows, at, follows, choose }) {
       tabindex="0"
       aria-label="Events"
       aria-activedescendant=${here >= first && here < last ? `event-${rows[here].offset}` : undefined}
-      onScroll=${({ target }) => setView({ top: target.scrollTop, height: target.clientHeight })}
+      onScroll=${scrolled}
       onKeyDown=${press}
     >
       <div class="rows" style=${{ height: `${rows.length * ROW}px` }}>
