@@ -81,12 +81,13 @@ def inspector_frames(here: Installation, runs: int) -> Ratio:
                 page.set_content(_bare(rows))
                 frames.setdefault(name, []).extend(page.evaluate(ACT, ["list", FRAMES]))
             arriving = pool.submit(growing.grow, EVENTS // runs)
-            _use_a_session(page, f"http://127.0.0.1:{running.port}/#/s/{LIVE}", frames)
-            page.goto(f"http://127.0.0.1:{running.port}/#/sessions")
+            home = f"http://127.0.0.1:{running.port}/#"
+            _use_a_session(page, f"{home}/s/{LIVE}", frames)
+            page.goto(f"{home}/sessions")
             page.get_by_role("table", name="Sessions").wait_for()
             frames.setdefault("list", []).extend(page.evaluate(ACT, ["list", FRAMES]))
-            page.goto("about:blank")
-            arriving.result(PATIENCE_S)
+            page.goto(f"{home}/s/{LIVE}")  # someone watches the other events
+            arriving.result(PATIENCE_S + 3 * EVENTS / EVENTS_A_S)
     growing.close()
     p95 = {name: statistics.quantiles(times, n=20)[-1] for name, times in frames.items()}
     bare = {name: p95["bare list" if name == "list" else "bare events"] for name in p95}
