@@ -70,7 +70,8 @@ function Approval({ session, call, past, go }) {
   const decide = (decision) => !busy && send("decide", { decision, remember, args_sha256: call.args_sha256 });
   const keys = past ? {} : { a: () => whole && decide("allow"), d: () => decide("deny") };
   return html`
-    <section class="big asks" data-call=${call.call} tabindex="0" aria-label=${`${call.name} waits for approval`} onKeyDown=${pressed(keys)}>
+    <section class="big asks" data-call=${call.call} tabindex="0"
+      aria-label=${`${call.name} waits for approval`} onKeyDown=${pressed(keys)}>
       <header><${Icon} name="clock" /><h3>Allow <code>${call.name}</code>?</h3><span class="grow"></span>
         <span class="num">${call.expires_at ? `expires ${when(call.expires_at)}` : ""}</span></header>
       <div class="body">
@@ -100,7 +101,8 @@ function Doubt({ session, call, past, go }) {
   const [outcome, setOutcome] = useState(null);
   const waits = session.lasting.find((run) => run.key === call.call && run.kind === "doubt");
   return html`
-    <section class="big doubt" data-call=${call.call} tabindex="0" aria-label=${`It is unknown whether ${call.name} happened`}
+    <section class="big doubt" data-call=${call.call} tabindex="0"
+      aria-label=${`It is unknown whether ${call.name} happened`}
       onKeyDown=${pressed(past ? {} : { y: () => setOutcome("happened"), n: () => setOutcome("did_not_happen") })}>
       <header><${Icon} name="doubt" /><h3>Did <code>${call.name}</code> happen?</h3><span class="grow"></span>
         <span class="num">${!past && waits ? `in doubt since ${when(waits.at)}` : ""}</span></header>

@@ -201,7 +201,8 @@ export const BarList = still(({ shown, runs, end, choose }) => {
   return html`
     <ol class="sr" aria-label="What happened in this stretch">
       ${inView.slice(0, 60).map((run) => html`<li key=${keyOf(run)}>
-        <button tabindex="-1" onClick=${(event) => choose(run, event)}>${clock(run.at)}: ${describe(run, end)}</button></li>`)}
+        <button tabindex="-1" onClick=${(event) => choose(run, event)}>
+          ${clock(run.at)}: ${describe(run, end)}</button></li>`)}
     </ol>
   `;
 });

@@ -90,7 +90,8 @@ export function Header({ session, at, go, moment, fresh, about, title, parent, c
 function Forked({ session, origin, parent }) {
   const opening = session.events[session.placeAt(origin.opened)];
   const last = session.lines[(opening?.lines ?? 0) - 1];
-  return html`Forked from <a class="link" href=${link(origin.session_id, origin.offset)}><bdi>${parent}</bdi></a>${
+  const place = `${encodeURIComponent(origin.session_id)}@${origin.offset}`;
+  return html`Forked from <a class="link" href=${`#/s/${place}`}><bdi>${parent}</bdi></a>${
     last ? ` at ${clock(last.at)}` : ""}, offset ${origin.offset}`;
 }
 
