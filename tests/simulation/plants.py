@@ -109,7 +109,7 @@ OF_RULINGS = (
           Simulated("NothingStartsWhileClosing", "ends"),
           Searched("NothingStartsWhileClosing", "once")),
     Plant("TOOL_STARTED in a turn that closes", FACTS, ev.ToolStarted, wrong.turn_runs,
-          Simulated("NothingStartsWhileClosing", "once"),
+          Simulated("NothingStartsWhileClosing", "overtaken", first=10),
           Searched("NothingStartsWhileClosing", "once", faults=1)),
     Plant("an outcome of any attempt", JUDGES, ev.GenComplete, wrong.accepts,
           Simulated("NewestAttemptCompletes", "takeovers", first=240),
