@@ -9,6 +9,7 @@ its directory is deleted, and the time from its start until it may answer is tak
 member without any facts is measured before, and taken off.
 """
 
+import http.client
 import json
 import shutil
 import statistics
@@ -136,7 +137,7 @@ class _Member:
             with urllib.request.urlopen(f"{noted['web']}/status", timeout=5) as answer:
                 found: dict[str, Any] = json.load(answer)
                 return found
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):
             return {}
 
     def folded_all(self, count: int) -> bool:

@@ -4,6 +4,7 @@ Spans are sent as plain OTLP over HTTP, which collectors, Langfuse and Phoenix a
 """
 
 import base64
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -87,7 +88,7 @@ def send(spans: Iterable[Span], url: str, headers: Mapping[str, str] | None = No
                 f"{place} answered {error.code} {error.reason} after {sent} spans. Check the "
                 "address and the credentials (--header), then send again: ids stay the same."
             ) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             why = getattr(error, "reason", error)
             raise NotSent(
                 f"{place} cannot be reached ({why}); {sent} spans were sent before that. Start the "

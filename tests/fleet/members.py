@@ -1,5 +1,6 @@
 """Members of a fleet on a real broker, as processes, and what a test reads of them."""
 
+import http.client
 import json
 import os
 import signal
@@ -77,7 +78,7 @@ class Member:
         try:
             with urllib.request.urlopen(self.url + path, timeout=10) as answer:
                 return json.loads(answer.read())
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):  # also half an answer
             return None
 
     def status(self) -> dict[str, Any]:
@@ -91,7 +92,7 @@ class Member:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):
             return 0
 
     def owned(self) -> dict[int, int]:

@@ -3,9 +3,10 @@ byte for byte: the rows in the stores of owners and standbys, and the rows that 
 restore."""
 
 import signal
+from collections import Counter
 
 from foldlog.fleet import rows
-from foldlog.tests.fleet.facts import History, fold
+from foldlog.tests.fleet.facts import History, Tables, fold
 from foldlog.tests.fleet.members import PARTITIONS, Fleet, Member
 from foldlog.tests.kit.programs import ended
 from foldlog.tests.kit.waiting import until
@@ -50,7 +51,7 @@ class Story:
         restored = here.restored()
         keys = expected.keys() | restored
         wrong = {key for key in keys if expected.get(key) != restored.get(key)}
-        assert not wrong, sorted(wrong)[:5]
+        assert not wrong, differences(wrong, expected, restored) + here.report()
         places = {m.name: (set(m.owned()), set(m.status()["standby"])) for m in live}
         assert sorted(p for owned, _ in places.values() for p in owned) == list(range(PARTITIONS))
         for member in live:
@@ -67,6 +68,17 @@ class Story:
             for key in expected:
                 if place_of(*key) in owned:
                     assert key in found, (member.name, key)
+
+
+def differences(wrong: set[tuple[str, bytes]], expected: Tables, found: Tables) -> str:
+    """How many rows of each table and partition are wrong, and what the first ones should be."""
+    counts = Counter((table, place_of(table, key)) for table, key in wrong)
+    shown = (
+        f"{key} should be {rows.decoded(key[0], expected.get(key))}\n"
+        f"      and is {rows.decoded(key[0], found.get(key))}\n"
+        for key in sorted(wrong)[:5]
+    )
+    return f"wrong rows by table and partition: {dict(counts)}\n{''.join(shown)}"
 
 
 def place_of(table: str, key: bytes) -> int:

@@ -104,8 +104,9 @@ def test_background_work_has_traces_of_its_own():
 
 
 @contextmanager
-def receiver(status: int = 200):
-    """An OTLP receiver: its address, and the requests that it has received."""
+def receiver(status: int = 200, promised: int = 0):
+    """An OTLP receiver: its address, and the requests that it has received. promised: the bytes of
+    its answers, which end before the first of them."""
     received: list[tuple[str, dict, bytes]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -113,7 +114,7 @@ def receiver(status: int = 200):
             body = self.rfile.read(int(self.headers["content-length"]))
             received.append((self.path, dict(self.headers.items()), body))
             self.send_response(status)
-            self.send_header("content-length", "0")
+            self.send_header("content-length", str(promised))
             self.end_headers()
 
         def log_message(self, *_args):
@@ -188,6 +189,9 @@ def test_bad_input_a_refusing_or_absent_receiver_and_an_unknown_session_are_erro
     with receiver(401) as (url, _):
         ran = shell(f"traces golden --otlp {url}")
     assert ran.code == 1 and "answered 401" in ran.err and "again" in ran.err
+    with receiver(promised=9) as (url, _):
+        ran = shell(f"traces golden --otlp {url}")
+    assert ran.code == 1 and "cannot be reached" in ran.err and "again" in ran.err
     ran = shell("traces golden --otlp http://127.0.0.1:1")
     assert ran.code == 1 and "cannot be reached" in ran.err and "urlopen" not in ran.err
     for wrong in ("bla", "", "ftp://a.example", "http://", "http://a.example:x"):
