@@ -31,6 +31,7 @@ class Book:
     def __init__(self, session_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.next: dict[int, int] = {}
         self.goals: dict[int, int] = {}
+        self.rebalances = 0
         self.restored: frozenset[int] = frozenset()
         self.standby: frozenset[int] = frozenset()
         self.folded = 0
@@ -87,7 +88,8 @@ class Book:
         return start
 
     def stop_answering(self) -> None:
-        """A rebalance began."""
+        """A rebalance began. A restore that is still under way does not count any more."""
+        self.rebalances += 1
         self.restored = frozenset()
 
     def revoke(self) -> None:

@@ -168,6 +168,7 @@ class FleetRecovery(Recovery):
     """Restores tables after each rebalance, and follows the changelogs of standbys."""
 
     _following: asyncio.Task[None] | None = None
+    _rebalances = 0
 
     @Service.task
     async def _restart_recovery(self) -> None:
@@ -202,6 +203,7 @@ class FleetRecovery(Recovery):
     async def on_rebalance(self, *args: Any, **more: Any) -> None:
         """Begin a restore."""
         self._stop_following()
+        self._rebalances = self._book.rebalances
         await super().on_rebalance(*args, **more)
 
     def _stop_following(self) -> None:
@@ -215,6 +217,8 @@ class FleetRecovery(Recovery):
         cast(Any, self.app).reach("restore.begun")
         repairs: set[tuple[TP, bytes]] = set()
         await self._wait(self._read(actives, repairs, to_the_end=True))
+        if self._book.rebalances != self._rebalances:
+            raise RebalanceAgain  # it would fold facts that belong to the next owner
         self._book.restored = frozenset(tp.partition for tp in actives)
         self._book.standby = frozenset(tp.partition for tp in standbys)
         for tp, key in repairs:

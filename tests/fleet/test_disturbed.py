@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.fleet.member import FAILED, PAUSED
-from foldlog.tests.fleet.members import Member, fleet
+from foldlog.tests.fleet.members import PARTITIONS, Member, fleet
 from foldlog.tests.fleet.story import Story
 from foldlog.tests.kit.programs import ended
 from foldlog.tests.kit.waiting import until
@@ -37,6 +37,35 @@ def in_its_own_loop(fetcher, *place):
     seek_to(fetcher, *place)
 Fetcher.seek_to = in_its_own_loop
 """
+LATE = """
+import asyncio, sys
+from foldlog.fleet import book, consumer, tables
+Recovery, Consumer, Book = tables.FleetRecovery, consumer.FleetConsumer, book.Book
+read, restore, revoke, revoked = Recovery._read, Recovery._restore, Book.revoke, None
+leave, over = Consumer.on_partitions_revoked, None
+async def late_read(self, *what, to_the_end):
+    global revoked, over
+    await read(self, *what, to_the_end=to_the_end)
+    if to_the_end and revoked is None:
+        revoked, over = asyncio.Event(), asyncio.Event()
+        print("first restore", file=sys.stderr, flush=True)
+        await revoked.wait()
+def announced_revoke(self):
+    revoke(self)
+    if revoked:
+        revoked.set()
+async def noted_restore(self, generation):
+    try:
+        await restore(self, generation)
+    finally:
+        over.set()
+async def slow_leave(self, partitions):
+    await leave(self, partitions)
+    if over:
+        await over.wait()
+Recovery._read, Recovery._restore = late_read, noted_restore
+Book.revoke, Consumer.on_partitions_revoked = announced_revoke, slow_leave
+"""
 STUCK = """
 import asyncio
 from foldlog.log import extras
@@ -52,7 +81,9 @@ member.FleetApp._take, member.STUCK_S = never, 3.0
 def story(broker, tmp_path_factory) -> Iterator[Story]:
     with fleet(broker.bootstrap_servers, tmp_path_factory.mktemp("disturbed")) as here:
         story = Story(here)
-        here.member("b").start(plant=LONG_SESSION)
+        member = here.member("b")
+        member.start(plant=LONG_SESSION + LATE)
+        until("b restores", lambda: "first restore" in member.said(), show=here.report)
         story.running("a", "b")
         yield story
         story.running("a", "b")
@@ -65,6 +96,14 @@ def demand_end(member: Member, code: int, *words: str) -> None:
     last = member.said().splitlines()[-1]
     assert all(word in last for word in words), member.said()
     assert "Traceback" not in member.said()
+
+
+def test_a_restore_that_ends_during_a_rebalance_does_not_count(story: Story) -> None:
+    """The first restore of `b` ends after `a` has joined. Otherwise, `b` would fold and commit
+    facts of partitions that are no longer its own."""
+    members = story.running("a", "b")
+    read = [sorted(map(int, member.status()["partitions"])) for member in members]
+    assert sorted(read[0] + read[1]) == list(range(PARTITIONS)), read
 
 
 def test_a_member_paused_within_its_session_continues(story: Story) -> None:
