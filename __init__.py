@@ -82,6 +82,7 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
     )
     from .client.session_state import (
         ModelRequest as ModelRequest,
+        Reason as Reason,
         SessionState as SessionState,
         Status as Status,
     )
@@ -182,6 +183,7 @@ _EXPORTS: dict[str, str] = {
     "ProjectLocked": ".client.events",
     "read_file": ".processors.tools.builtin",
     "read_result": ".processors.tools.builtin",
+    "Reason": ".client.session_state",
     "RecordedEvent": ".client.events",
     "Refused": ".log.errors",
     "Reply": ".client.session",

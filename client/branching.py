@@ -185,12 +185,17 @@ class Branching:
         """Edit a message, or the result of a call, and let the model answer again in a fork.
 
         `message_id`: by default the last message as of right after the offset `at` (by default
-        now). A text replaces the text of the message and keeps its attachments. `call` names the
-        call whose result becomes `content`, a text; `error`: the model is told that the call
-        failed. No tool runs again.
+        now). A text replaces the text of the message and keeps its attachments. With `call`,
+        the text replaces the result of that call; `error`: the model is told that the call failed;
+        `reason`: why, for people. No tool runs again.
         """
         if call is not None:
             return self._rerun_result(session_id, content, call, at, error, reason, name)
+        if error or reason:
+            raise checks.Invalid(
+                "invalid", "`error` and `reason` are of the result of a call, and no call is "
+                "named. Nothing was written. Name the call, or leave them out.",
+            )
         past, _ = self._past(session_id, at)
         message = _message_to_edit(past.views, message_id)
         if isinstance(content, str):

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import takewhile
 from typing import Any
 
 from ..log.errors import Refused
@@ -417,6 +418,16 @@ def of_line(
         case "terminated":
             return SessionTerminated(**place, reason=line.text)
     raise AssertionError(f"a transcript has no lines of kind {line.kind}")
+
+
+def repeats_a_doubt(line: Line, lines: Lines) -> bool:
+    """Whether a line only reports that a person is asked about a call of which an earlier line of
+    the transcript `lines` reported the doubt. Such a line has no public event."""
+    if line.kind != "doubt":
+        return False
+    before = takewhile(lambda other: other is not line, lines)
+    kinds = [other.kind for other in before if other.call == line.call]
+    return bool(kinds) and kinds[-1] == "doubt"
 
 
 def _arguments(content: bytes) -> Mapping[str, Any]:

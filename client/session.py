@@ -38,6 +38,7 @@ from .events import (
     demand_event_class,
     of_line,
     public,
+    repeats_a_doubt,
 )
 from .log_client import LogClient
 from .outcomes import (
@@ -56,7 +57,7 @@ from .outcomes import (
 from .session_fold import SessionFold
 from .session_state import ModelRequest, SessionState, state_of
 from .show import known, request_of
-from .transcript_stream import INITIAL, see
+from .transcript_stream import INITIAL, LineAdded, see
 from .waiting import what_it_waits_for
 
 E = TypeVar("E", bound=SessionEvent)
@@ -150,6 +151,7 @@ class Feed:
         events = [
             public(self.session_id, thing, offset, f"{offset}.{number}", read, lines)
             for number, thing in enumerate(things, 1)
+            if not (isinstance(thing, LineAdded) and repeats_a_doubt(thing.line, lines))
         ]
         for stream in tuple(self.streams):
             stream.offer(seen, events)
@@ -222,8 +224,9 @@ class Stream(Closing):
     def _accept(self, seen: FoldedEvent, events: list[SessionEvent]) -> None:
         """Add events. Those up to the cursor at which the stream starts are left out."""
         offset, number = self._skip
-        fresh = events[number:] if seen.entry.offset == offset else events
-        self._add(fresh)
+        if seen.entry.offset == offset:
+            events = [event for event in events if _number(event) > number]
+        self._add(events)
 
     def _add(self, events: list[SessionEvent]) -> None:
         if self._overrun is not None or self._ended:
@@ -728,8 +731,8 @@ class Session(Closing):
         call instead; no tool runs again. Returns the fork and the reply.
 
         message: by default the last one, or the last one right after the event or offset `at`.
-        error: the model is told that the call failed.
-        reason: why a result was replaced, for people.
+        error: with `call`, the model is told that the call failed.
+        reason: with `call`, why its result was replaced, for people.
         """
         key = call.call if isinstance(call, ToolFinished) else call
         message_id = message.message_id if isinstance(message, MessageReceived) else message
@@ -756,7 +759,10 @@ class Session(Closing):
         views = self._known()
         read = self.client.read_blob
         lines = views.transcript.lines
-        return [of_line(self.id, x, x.offset, f"{x.offset + 1}.0", read, lines) for x in lines]
+        return [
+            of_line(self.id, line, line.offset, f"{line.offset + 1}.0", read, lines)
+            for line in lines if not repeats_a_doubt(line, lines)
+        ]  # fmt: skip
 
     def state(self) -> SessionState:
         """The present state of the session, and what it waits for."""
@@ -824,6 +830,11 @@ def _call(method: "weakref.WeakMethod[Any]", *args: object) -> None:
     found = method()
     if found is not None:
         found(*args)
+
+
+def _number(event: SessionEvent) -> int:
+    """The number of an event among those of its record."""
+    return int(event.cursor.partition(".")[2])
 
 
 def _parsed(session_id: str, cursor: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from .log_client import LogClient
 from .printable import text_of
 from .show import Request
 from .spending import session_cost
-from .status import Status as Status, situation_of
+from .status import Reason as Reason, Status as Status, situation_of
 from .waiting import asking, doubtful, lines_of_doubts, what_it_waits_for
 
 PICODOLLARS = Decimal(10) ** -12
@@ -24,6 +24,7 @@ PICODOLLARS = Decimal(10) ** -12
 class SessionState:
     """A session at one moment. `waits_for`: what its turn waits for, or "".
 
+    `reason`: why it has its status. `until`: when that changes by itself (Unix ms), or None.
     `cost_usd`: the cost of all model calls so far, None if the price of a model is unknown.
     """
 
@@ -31,6 +32,8 @@ class SessionState:
     user: str
     agent: str
     status: Status
+    reason: Reason
+    until: int | None
     turn: int
     phase: str
     project_id: str | None
@@ -56,7 +59,7 @@ def state_of(views: SessionViews, holders: PartitionView, client: LogClient) -> 
         session_id=views.session_id,
         user=views.state.user_id,
         agent=views.turn.agent,
-        status=situation_of(views, holders).status,
+        **situation_of(views, holders)._asdict(),
         turn=views.turn.number,
         phase=views.state.phase,
         project_id=views.state.project_id,

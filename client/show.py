@@ -209,7 +209,8 @@ def summaries(
 
 
 def summary(views: SessionViews, partition: int, holders: PartitionView) -> dict[str, Any]:
-    """One session's line in a list. `holders`: the holders of the session's partition."""
+    """One session's line in a list. `status`, `reason` and `until` are its Situation. `holders`:
+    the holders of the session's partition."""
     return {
         "session_id": views.session_id,
         "user_id": views.state.user_id,
@@ -217,7 +218,7 @@ def summary(views: SessionViews, partition: int, holders: PartitionView) -> dict
         "phase": views.state.phase,
         "project_id": views.state.project_id,
         "turn": views.turn.number,
-        "status": situation_of(views, holders).status,
+        **situation_of(views, holders)._asdict(),
         "updated_at": views.state.updated_at,
         "partition": partition,
     }

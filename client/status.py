@@ -46,8 +46,8 @@ class Status(StrEnum):
 class Reason(StrEnum):
     """Why a session is idle, busy or unserved; any other status is its own reason.
 
-    idle: `new` had no turn yet; `done`, `stopped`, `over_budget` and `failed` tell how the newest
-        turn ended.
+    idle: `new` had no turn of its own yet; `done`, `stopped`, `over_budget` and `failed` tell how
+        the newest turn ended.
     busy: `model` and `tool` run; `worker` waits for a worker; `retry` and `rate_limit` wait for
         the next attempt of the model call; `summary` waits for room in the request; `closing` was
         stopped, and is ending.
@@ -95,6 +95,11 @@ class Situation(NamedTuple):
     status: Status
     reason: Reason = Reason.OWN
     until: int | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether lists show the session as failed: it is idle, and its newest turn failed."""
+        return self.status is Status.IDLE and self.reason in FAILURES
 
 
 def first_status(
@@ -176,9 +181,11 @@ def _busy(views: SessionViews) -> Situation:
 
 
 def _how_it_ended(views: SessionViews) -> Reason:
-    if not views.turn.number:
-        return Reason.NEW
     lines = views.transcript.lines
-    newest = reversed(lines.since(max(0, len(lines) - LINES_READ_MAX)))
-    ended = next((line.name for line in newest if line.kind == "ended"), "")
-    return ENDS.get(ended, Reason.DONE)
+    inherited = -1 if views.origin is None else views.origin.opened
+    for line in reversed(lines.since(max(0, len(lines) - LINES_READ_MAX))):
+        if line.offset <= inherited:
+            return Reason.NEW
+        if line.kind == "ended":
+            return ENDS.get(line.name, Reason.DONE)
+    return Reason.DONE if views.turn.number else Reason.NEW

@@ -78,12 +78,12 @@ def sessions_command(
     --status takes one of these words:
 
     \b
-    idle        no turn runs
-    busy        a turn runs (shown as `working`)
+    idle        no turn runs (shown as `stopped` if a person stopped the last)
+    busy        a turn runs (shown as `working`, or what it waits for)
     asks        a call waits for approval
     doubt       a person must record the outcome of a call
     unserved    no worker serves the agent (shown as `no worker`)
-    failed      the last turn failed
+    failed      the last turn failed (or shown as `over budget`)
     frozen      a record cannot be read
     terminated  the session was ended (shown as `ended`)
 

@@ -16,7 +16,7 @@ from ...client.fleet import FleetUnavailable, find_fleet
 from ...client.holders import holders_of
 from ...client.show import Everything, summaries
 from ...client.spending import TOKENS, caching_json, cost_json, saving_of, session_cost
-from ...client.status import Status, why_unserved
+from ...client.status import Reason, Situation, Status, why_unserved
 from ...log.partition import partition_for
 from ...processors.advice.prices import Cost, InputCost, input_cost
 from ...processors.fold.projections.ledger import Spent
@@ -48,6 +48,17 @@ STATUSES = {
     FAILED: "failed",
 }
 """The words for each status of --status."""
+
+REASONS = {
+    Reason.STOPPED: "stopped",
+    Reason.OVER_BUDGET: "over budget",
+    Reason.WORKER: "waits for worker",
+    Reason.RETRY: "tries again",
+    Reason.RATE_LIMIT: "rate limit",
+    Reason.SUMMARY: "summarizing",
+    Reason.CLOSING: "stopping",
+}
+"""The words for reasons that say more than the status."""
 
 TURN_OPEN = "open"
 """The status shown for `busy` in a list from the fleet if the log did not show in time whether a
@@ -124,11 +135,16 @@ def listed(
         views = everything.sessions[line["session_id"]]
         card = Card(prices, read)
         card.feed(views)
-        status = FAILED if line["status"] == Status.IDLE and card.has_failed else line["status"]
+        status = _shown(line)
         if not wanted.statuses or status in wanted.statuses or line["status"] in wanted.statuses:
             cost = session_cost(views.ledger, prices)
             saving = saving_of(views.ledger, prices)
             yield Listed(line, status, card.title, card.in_turns_ms, cost, saving)
+
+
+def _shown(line: Mapping[str, Any]) -> str:
+    found = Situation(line["status"], line["reason"])
+    return FAILED if found.has_failed else found.status
 
 
 def find_listed(edge: "Edge", wanted: Wanted) -> tuple[list[Listed], int]:
@@ -170,7 +186,7 @@ def _holders(
         return {}
     places = {
         partition_for(found["session_id"], edge.settings.partitions)
-        for found in asked if fleet_rows.status_of(found) == "busy"
+        for found in asked if fleet_rows.situation_of(found).status is Status.BUSY
     }  # fmt: skip
     within_s = math.inf if "unserved" in wanted.statuses else HOLDERS_S
     return holders_of(edge.log, places, within_s) if places else {}
@@ -191,18 +207,18 @@ def _line(
     found: dict[str, Any], partitions: int, holders: Mapping[int, PartitionView]
 ) -> tuple[dict[str, Any], str]:
     """The line as `client.show.summary`, and the status that is shown."""
-    status = fleet_rows.status_of(found)
+    situation = fleet_rows.situation_of(found)
     place = partition_for(found["session_id"], partitions)
-    if status is Status.BUSY and why_unserved(found["agent"], holders.get(place)):
-        status = Status.UNSERVED
+    is_busy = situation.status is Status.BUSY
+    lacks = why_unserved(found["agent"], holders.get(place)) if is_busy else None
+    if lacks is not None:
+        situation = Situation(Status.UNSERVED, lacks)
     names = ("session_id", "user_id", "agent", "phase", "project_id", "turn")
     line = {
-        **{name: found[name] for name in names}, "status": status,
+        **{name: found[name] for name in names}, **situation._asdict(),
         "updated_at": found["changed_at"], "partition": place,
     }  # fmt: skip
-    if status == "busy" and place not in holders:
-        return line, TURN_OPEN
-    return line, FAILED if status == "idle" and fleet_rows.has_failed(found) else status
+    return line, TURN_OPEN if is_busy and place not in holders else _shown(line)
 
 
 def _cost(found: dict[str, Any]) -> Cost:
@@ -270,7 +286,7 @@ def print_list(rows: Sequence[Listed], *, numbered: bool = False) -> None:
             "": number,
             "session": row.line["session_id"],
             "title": brief(row.title, TITLE_CHARS),
-            "status": WORDS[row.status],
+            "status": _words(row),
             "agent": row.line["agent"],
             "user": row.line["user_id"],
             "turn": row.line["turn"],
@@ -292,6 +308,13 @@ def print_list(rows: Sequence[Listed], *, numbered: bool = False) -> None:
         return COLOURS.get(rows[number].status, "") if colours and column == "status" else ""
 
     table(shown, columns, style)
+
+
+def _words(row: Listed) -> str:
+    words, until = REASONS.get(row.line["reason"], WORDS[row.status]), row.line["until"]
+    if row.status != Status.BUSY or until is None:
+        return words
+    return words + time.strftime(" until %H:%M:%S", time.localtime(until / 1000))
 
 
 def _cost_text(row: Listed) -> str | None:

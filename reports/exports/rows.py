@@ -79,6 +79,7 @@ def session_row(facts: SessionFacts, prices: PriceTable) -> Row:
     """The row of the session."""
     views, opened = facts.views, facts.opened
     spent, cost = views.ledger, session_cost(views.ledger, prices)
+    situation = situation_of(views, facts.holders)
     parent = opened.event if opened is not None else None
     return {
         "session_id": facts.session_id,
@@ -86,7 +87,8 @@ def session_row(facts: SessionFacts, prices: PriceTable) -> Row:
         "agent": views.turn.agent,
         "project_id": views.state.project_id,
         "phase": views.state.phase,
-        "status": situation_of(views, facts.holders).status if views.turn.known else "unknown",
+        "status": situation.status if views.turn.known else "unknown",
+        "reason": situation.reason,
         "turns": views.turn.number,
         "opened_at": _at(opened),
         "updated_at": time(facts.last_at),

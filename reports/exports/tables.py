@@ -63,6 +63,7 @@ SESSIONS = Table("sessions", "a session", _columns("""
     project_id text: the project it is locked to
     phase text: chatting, building, verifying, done
     status text: idle, busy, unserved, asks, doubt, frozen, terminated
+    reason text: why it is idle, busy or unserved, such as stopped or rate_limit
     turns int: turns so far
     opened_at time: when it was opened
     updated_at time: time of its last event

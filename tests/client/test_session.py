@@ -15,8 +15,10 @@ from foldlog.client.events import (
     Answered,
     ApprovalAsked,
     Discarded,
+    DoubtResolved,
     InDoubt,
     MessageReceived,
+    RecordedEvent,
     SessionEvent,
     Token,
     ToolFinished,
@@ -134,6 +136,8 @@ def test_a_doubt_is_resolved_with_what_the_person_knows(session, log):
     assert session.state().doubts[0].call == doubt.call and session.state().status == "doubt"
     session.resolve(doubt, happened="receipt 17")
     assert session.state().doubts == ()
+    assert isinstance(reply.until(RecordedEvent), DoubtResolved), "one event for each doubt"
+    assert [event.call for event in session.history() if isinstance(event, InDoubt)] == ["1.1.0"]
 
 
 def test_until_reports_a_reply_that_ended_without_the_event(session, log):

@@ -4,6 +4,7 @@ from operator import attrgetter
 
 import pytest
 
+from foldlog.client.log_client import LogClient
 from foldlog.client.status import Reason, Situation, Status, situation_of, turn_situation
 from foldlog.client.waiting import what_it_waits_for, who_lacks
 from foldlog.schemas import events as ev
@@ -116,6 +117,18 @@ def test_a_session_that_no_worker_serves_says_so(tmp_path):
     story.gone()
     ended = who_lacks("shop", story.played.fold.holders)
     assert "worker w1 had its partition and has ended. Start a worker with agent shop" in ended
+
+
+def test_the_end_of_a_parents_turn_is_not_the_forks(tmp_path):
+    story = Story(tmp_path)
+    story.say()
+    story.played.propose("ok")
+    story.played.end("max_steps")
+    assert story.now().has_failed
+    client = LogClient(settings_in(tmp_path), story.played.log)
+    name = client.branching("ana").fork("s1").session_id
+    with client.fold(name) as fork:
+        assert situation_of(fork.to_end()) == Situation(Status.IDLE, Reason.NEW)
 
 
 def test_a_log_without_the_record_that_names_the_worker_is_no_proof_that_none_runs(tmp_path):

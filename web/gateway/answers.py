@@ -47,7 +47,8 @@ class Forked(Decided):
 
 
 class ListedSession(BaseModel):
-    """A session in a list. updated_at: Unix ms."""
+    """A session in a list. reason: why it has its status. until: when that changes by itself, Unix
+    ms. updated_at: Unix ms."""
 
     session_id: str
     user_id: str
@@ -56,6 +57,8 @@ class ListedSession(BaseModel):
     project_id: str | None
     turn: int
     status: str
+    reason: str
+    until: int | None
     updated_at: int
     partition: int
 
@@ -82,12 +85,9 @@ class WaitingCall(BaseModel):
 
 
 class SessionNow(ListedSession):
-    """A session. reason: why it has its status. until: when that changes by itself, Unix ms. open:
-    whether a turn runs, and `step` is its step. queued: the ids of messages for later turns.
-    cursor: where a viewer resumes."""
+    """A session. open: whether a turn runs, and `step` is its step. queued: the ids of messages for
+    later turns. cursor: where a viewer resumes."""
 
-    reason: str
-    until: int | None
     state: dict[str, Any]
     open: bool
     step: int

@@ -19,7 +19,8 @@ App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 __all__ = ["ANSWERS", "CONTENT_TYPE", "Counted", "gateway_metrics"]
 
 VIEWERS = Family("foldlog_viewers", "gauge", "Viewers connected now.")
-SESSIONS = Family("foldlog_sessions", "gauge", "Known sessions.")
+SESSIONS = Family("foldlog_sessions", "gauge", "Known sessions, by status and reason.",
+                  ("status", "reason"))
 ANSWERS = Family("foldlog_gateway_answers", "counter", "Responses, by HTTP status; a refusal is "
                  "4xx.",
                  ("status",))
@@ -52,7 +53,7 @@ def gateway_metrics(gateway: "Gateway") -> bytes:
     return exposition(
         {
             VIEWERS: {(): gateway.hub.viewers},
-            SESSIONS: {(): len(gateway.tail.summaries())},
+            SESSIONS: Counter((s["status"], s["reason"]) for s in gateway.tail.summaries()),
             FOLDED: {(str(n),): offset for n, offset in places.items()},
             ANSWERS: {(status,): count for status, count in answers.items()},
             **lag(gateway.client.log, places),

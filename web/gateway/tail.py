@@ -394,13 +394,19 @@ class Tail:
     def _update_served(self, owned: PartitionCache, batch: Batch) -> None:
         """After a change of a partition's holders, update which of its open sessions are served."""
         for session_id, line in list(self._summaries.items()):
-            if line["partition"] == owned.number and line["status"] in OPEN:
-                lacks = why_unserved(line["agent"], owned.partition)
-                new = {**line, "status": Status.UNSERVED if lacks else Status.BUSY}
-                if new != line:
-                    self._summaries[session_id] = batch.summaries[session_id] = new
-                    if self._overview is not None:
-                        self._overview.changed(new)
+            if line["partition"] != owned.number or line["status"] not in OPEN:
+                continue
+            lacked = line["reason"] if line["status"] is Status.UNSERVED else None
+            if why_unserved(line["agent"], owned.partition) is lacked:
+                continue
+            views = owned.views(session_id)
+            owned.trim({session_id})
+            assert views is not None, "a summary is of a session in the store"
+            new = summary(views, owned.number, owned.partition)
+            if new != line:
+                self._summaries[session_id] = batch.summaries[session_id] = new
+                if self._overview is not None:
+                    self._overview.changed(new)
 
     def _write(self, owned: PartitionCache) -> None:
         for session_id, views in owned.write(_never_pending).items():

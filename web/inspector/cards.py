@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ...client.printable import blocks_of, text_of, whole
-from ...client.status import FAILED_ENDS, FAILURES, Situation, Status, turn_situation
+from ...client.status import FAILED_ENDS, Reason
 from ...client.waiting import asking, doubtful, note_doubt
 from ...log.blobs import BlobError
 from ...processors.advice.prices import PriceTable, usd
@@ -105,7 +105,6 @@ class Card:
         self.failure: dict[str, Any] | None = None
         self.waits_since = 0
         self.is_open = False
-        self._turn = Situation(Status.IDLE)
         self._clock = TurnClock()
         self._tools: dict[str, int] = {}  # since when each running call runs
         self.changed_at = 0  # the time of the newest line
@@ -132,7 +131,6 @@ class Card:
         self._lines, self._spent = len(views.transcript.lines), len(views.ledger.spent)
         self._answer_ms.clear()
         self.is_open = views.turn.open
-        self._turn = turn_situation(views)
         self._waiting(views)
         return done
 
@@ -237,20 +235,13 @@ class Card:
             "expires_at": call.expires_at,
         }
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether the newest turn failed. Lists show an idle session then as failed."""
-        return self._turn.reason in FAILURES and self.failure is not None
-
-    def now(self) -> tuple[Run, int] | None:
-        """What runs now and since when, or None."""
+    def _now(self, reason: Reason) -> tuple[Run, int] | None:
+        """What runs now and since when, or None. `reason`: why the session has its status."""
         if self.calls:
             return (Run.PERSON if self.calls[0]["asks"] else Run.DOUBT), self.waits_since
-        if not self.is_open:
-            return None
-        if self._tools:
-            return Run.TOOL, min(self._tools.values())
-        return Run.MODEL, self._clock.since
+        if reason is Reason.TOOL:
+            return Run.TOOL, min(self._tools.values(), default=self._clock.since)
+        return (Run.MODEL, self._clock.since) if reason is Reason.MODEL else None
 
     def json(self, line: dict[str, Any], status: str) -> dict[str, Any]:
         """The row as JSON for the page. `line`: the session's summary."""
@@ -261,8 +252,8 @@ class Card:
             "agent": line["agent"],
             "title": self.title,
             "status": status,
-            "reason": self._turn.reason,
-            "until": self._turn.until,
+            "reason": line["reason"],
+            "until": line["until"],
             "turns": line["turn"],
             "usd": usd(self.picodollars) if known else None,
             "unpriced": self.unpriced,
@@ -272,7 +263,7 @@ class Card:
             "in_turns_ms": self.in_turns_ms,
             "turn_at": self._clock.began_at if self.is_open else None,
             "runs": self.runs.tolist(),
-            "now": self.now(),
+            "now": self._now(line["reason"]),
             "phase": line["phase"],
             "waits": self.calls,
             "waits_since": self.waits_since,

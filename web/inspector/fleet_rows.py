@@ -10,21 +10,21 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from ...client.status import ENDS, Status, first_status
+from ...client.status import ENDS, Reason, Situation, Status, first_status
 from ...processors.advice.prices import PICO_PER_USD, usd
-from .overview import Cell, named, series
+from .overview import FAILED, Cell, named, series
 
 Json = dict[str, Any]
 NO_DETAILS: Json = {
     "runs": [], "now": None, "turn_at": None, "waits": [], "failure": None, "status": "",
-    "reason": "", "until": None,
+    "reason": Reason.OWN, "until": None,
 }
 
 
 def row(found: Json, own: Json | None) -> Json:
     """A row of the page. found: the fleet's row; own: the gateway's row, if it keeps one."""
     own = own or NO_DETAILS
-    failure = _failure(found, own)
+    situation, failure = _situation(found, own), _failure(found, own)
     waits = _waits(found, own)
     since = [call["at"] for kind in ("approvals", "doubts") for call in found[kind].values()]
     return {
@@ -32,9 +32,9 @@ def row(found: Json, own: Json | None) -> Json:
         "user": found["user_id"],
         "agent": found["agent"],
         "title": found["title"],
-        "status": _status(found, own, failure is not None),
-        "reason": ENDS[failure["reason"]] if failure else own["reason"],
-        "until": own["until"],
+        "status": FAILED if situation.has_failed else situation.status,
+        "reason": situation.reason,
+        "until": situation.until,
         "turns": found["turn"],
         **(_used(found) if own["turn_at"] is None else {name: own[name] for name in USED}),
         "started_at": found["opened_at"],
@@ -64,27 +64,32 @@ def _used(found: Json) -> Json:
     }
 
 
-def _status(found: Json, own: Json, failed: bool) -> str:
-    status = status_of(found)
-    if status is Status.BUSY and own["status"] == Status.UNSERVED:  # the fleet knows no workers
-        return Status.UNSERVED
-    return "failed" if status is Status.IDLE and failed else status
+def _situation(found: Json, own: Json) -> Situation:
+    """The situation of a row; if the fleet does not know the reason, the gateway's own."""
+    known = situation_of(found)
+    same = (Status.BUSY, Status.UNSERVED) if known.status is Status.BUSY else (known.status,)
+    if known.reason is Reason.OWN and own["status"] in same:
+        return Situation(Status(own["status"]), own["reason"], own["until"])
+    return known
 
 
-def status_of(found: Json) -> Status:
-    """The status of a row of the fleet, which knows no workers: an open turn without a worker is
-    busy, too."""
-    status = found["status"]
-    return first_status(
-        frozen=status == "frozen", doubt=bool(found["doubts"]), ended=status == "ended",
-        asks=bool(found["approvals"]), works=status == "working", unserved=False,
+def situation_of(found: Json) -> Situation:
+    """The situation of a row of the fleet, which knows no workers, and nothing of a turn but its
+    end: an open turn without a worker is busy, too. The reason is OWN if it is unknown."""
+    named, failed = found["status"], found["failure"]
+    status = first_status(
+        frozen=named == "frozen", doubt=bool(found["doubts"]), ended=named == "ended",
+        asks=bool(found["approvals"]), works=named == "working", unserved=False,
     )  # fmt: skip
-
-
-def has_failed(found: Json) -> bool:
-    """Whether the present turn failed, and nothing runs since."""
-    failed = found["failure"]
-    return failed is not None and failed["turn"] == found["turn"] and found["status"] == "idle"
+    if status is Status.ASKS:
+        ends = [call["expires_at"] for call in found["approvals"].values() if call["expires_at"]]
+        return Situation(status, until=min(ends, default=None))
+    if status is not Status.IDLE:
+        return Situation(status)
+    if failed is not None and failed["turn"] == found["turn"]:
+        return Situation(status, ENDS[failed["reason"]])
+    is_new = not found["turns"] and not found["damaged"]
+    return Situation(status, Reason.NEW if is_new else Reason.OWN)
 
 
 def _waits(found: Json, own: Json) -> list[Json]:
@@ -102,7 +107,7 @@ def _waits(found: Json, own: Json) -> list[Json]:
 
 def _failure(found: Json, own: Json) -> Json | None:
     """The failure of the present turn, if it failed and nothing else waits."""
-    if not has_failed(found):
+    if not situation_of(found).has_failed:
         return None
     failed = found["failure"]
     details = own["failure"]

@@ -17,7 +17,7 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ...client.status import Status
+from ...client.status import Situation
 from ...processors.advice.prices import PriceTable, usd
 from ...processors.fold.projections.partition import ANSWERS, PartitionView, worker_id
 from ...processors.fold.views import SessionViews
@@ -104,8 +104,8 @@ class _Listed(NamedTuple):
 
     @property
     def status(self) -> str:
-        status: str = self.line["status"]
-        return FAILED if status == Status.IDLE and self.card.has_failed else status
+        found = Situation(self.line["status"], self.line["reason"])
+        return FAILED if found.has_failed else found.status
 
     @property
     def waits(self) -> bool:

@@ -67,6 +67,10 @@ def many(shell, talk):
     return shell
 
 
+def reasons(ran) -> dict[str, str]:
+    return {row["session_id"]: row["reason"] for row in ran.json}
+
+
 def ids(ran) -> set[str]:
     return {row["session_id"] for row in ran.json}
 
@@ -84,6 +88,18 @@ def test_sessions_are_filtered_by_status_agent_and_time(many):
         assert words in shown
     none = many("sessions --status doubt")
     assert none.out == "" and "none of the 4 sessions matches" in none.err
+    assert reasons(many("sessions --json")) == {
+        "s1": "done", "asks": "", "failed": "failed", "over": ""
+    }  # fmt: skip
+    many("send limited", "Wait for it.")
+    limited = Played(many.log, "limited")
+    limited.call()
+    limited.start()
+    limited.fail(error="rate_limit", retry_at=4_000_000_000_000)
+    assert re.search(r"limited .* rate limit until \d\d:\d\d:\d\d ", many("sessions").out)
+    many("cancel limited")
+    limited.end("cancelled")
+    assert re.search("limited .* stopped ", many("sessions").out)
 
 
 @pytest.mark.parametrize(
@@ -411,6 +427,7 @@ def test_sessions_from_the_fleet_are_those_of_a_fold(many):
         asked = many("sessions --json")
         assert asked.err == ""
         assert [shared(row) for row in asked.json] == [shared(row) for row in folded.json]
+        assert reasons(asked) == {"s1": "", "asks": "", "failed": "failed", "over": ""}
         assert ids(many("sessions --status failed --json")) == {"failed"}
         assert ids(many("sessions --status terminated --json")) == {"over"}
         assert ids(many("sessions --agent bank --json")) == {"asks"}
@@ -432,6 +449,7 @@ def test_a_list_from_the_fleet_tells_whether_a_worker_serves_an_open_turn(many, 
         monkeypatch.setattr(LogClient, "everything", pytest.fail)
         asked = many("sessions --json")
         assert [shared(row) for row in asked.json] == [shared(row) for row in folded]
+        assert reasons(asked)["waits"] == "other_agents"
         assert ids(many("sessions --status unserved --json")) == {"waits"}
         assert ids(many("sessions --status busy --json")) == set()
         assert "no worker" in many("sessions").out
@@ -446,6 +464,7 @@ def test_a_list_from_the_fleet_tells_whether_a_worker_serves_an_open_turn(many, 
 
 def shared(row):
     """The fields of a row that facts have at once. The fleet's titles are the whole first line, and
-    the tokens of a running turn follow at its end."""
-    of_turn = ("usd", "unpriced", "caching", "title", "updated_at")
+    the tokens of a running turn follow at its end. Of a turn, facts have no reason but a failure.
+    """
+    of_turn = ("usd", "unpriced", "caching", "title", "updated_at", "reason")
     return {name: value for name, value in row.items() if name not in of_turn}

@@ -86,6 +86,9 @@ def test_the_gateway_forks_only_for_the_owner_and_shows_the_fork_at_once(gateway
         assert ana.get("/v1/sessions/f2").json()["turn"] == 1
         edited = ana.post("/v1/sessions/s1/rerun", json={"text": "say uno", "message_id": "m-one"})
         assert (edited.status_code, edited.json()["message_id"]) == (201, "m-one"), edited.text
+        for more in ({"error": True}, {"reason": "what if"}):
+            of_no_call = ana.post("/v1/sessions/s1/rerun", json={"text": "x", **more})
+            assert (of_no_call.status_code, of_no_call.json()["code"]) == (400, "invalid")
         no_call = ana.post("/v1/sessions/s1/rerun", json={"text": "x", "call": "1.1.0"})
         assert (no_call.status_code, no_call.json()["code"]) == (409, "unknown_result")
         beyond = ana.post("/v1/sessions/s1/fork", json={"at": 10**9})

@@ -43,7 +43,7 @@ def test_viewers_sessions_answers_and_lag(log, tmp_path):
             before = numbers(http)
             subscription = running.gateway.hub
             assert before["foldlog_viewers"] == {(): subscription.viewers} == {(): 0}
-            assert before["foldlog_sessions"] == {(): 1}
+            assert before["foldlog_sessions"] == {("new", "idle"): 1}, "reason, status"
             assert sum(before["foldlog_folded_offset"].values()) == 1
             after = numbers(http)["foldlog_gateway_answers"]
             assert after["200",] > before["foldlog_gateway_answers"]["200",] >= 2

@@ -54,6 +54,14 @@ BY_BODY = [
 ]
 """Requests that name a session in their body."""
 
+
+def _approval(approval_id):
+    """A message that denies a call, as the client of the AI SDK sends it."""
+    part = {"type": "dynamic-tool", "state": "approval-responded",
+            "approval": {"id": approval_id, "approved": False}}
+    return {"id": "a", "role": "assistant", "parts": [part]}
+
+
 READ_BY_POST = ("/agui/connect",)
 OPERATOR = (TokenRole.OPERATOR,)
 DECIDES = (TokenRole.OPERATOR, TokenRole.DECIDE)
@@ -187,11 +195,15 @@ def test_C_lists_show_an_operator_every_users_sessions_with_a_record(gateway, lo
 def test_an_operator_with_the_role_decide_answers_and_does_nothing_else(gateway, log, place, taken):
     asking(place, "open-ask")
     doubting(place, "open-doubt")
-    asking(place, "open-tool")
+    for name in ("open-tool", "open-run", "open-chat"):
+        asking(place, name)
+    resumed = {"interruptId": "1.1.0", "status": "cancelled"}
     answers = [
         ("/v1/sessions/open-ask/calls/1.1.0/decide", {"decision": "deny"}),
         ("/v1/sessions/open-doubt/calls/1.1.0/resolve", {"outcome": "did_not_happen"}),
         ("/api/chat/open-tool/approvals", {"approvals": [{"id": "1.1.0:x", "approved": False}]}),
+        ("/agui", {"threadId": "open-run", "messages": [], "resume": [resumed]}),
+        ("/api/chat", {"id": "open-chat", "messages": [_approval("1.1.0:x")]}),
     ]
     with gateway.http("olga", OPERATOR) as http:
         for path, body in answers:
@@ -203,22 +215,30 @@ def test_an_operator_with_the_role_decide_answers_and_does_nothing_else(gateway,
         sha = http.get("/v1/sessions/open-tool").json()["waits"][0]["args_sha256"]
         answer = {"approvals": [{"id": f"1.1.0:{sha}", "approved": False}]}
         assert http.post(answers[2][0], json=answer).status_code == 200
+        new = {"id": "m9", "role": "user", "content": "hi"}
+        both = {**answers[3][1], "messages": [new]}
+        assert http.post("/agui", json=both).json()["code"] == "not_yours", "no message, no answer"
+        for path, body in (answers[3], ("/api/chat", {
+            "id": "open-chat", "messages": [_approval(f"1.1.0:{sha}")]
+        })):  # fmt: skip
+            assert begun(http, "POST", path, body).status_code == 200, path
         for path, body in [
             ("/v1/sessions/open-ask/messages", {"text": "hi"}),
             ("/v1/sessions/open-ask/terminate", {}), ("/v1/sessions/open-ask/cancel", {}),
             ("/v1/sessions/open-ask/fork", {}), ("/v1/sessions", {"session_id": "open-ask"}),
-            ("/agui", {"threadId": "open-ask", "messages": [
-                {"id": "m9", "role": "user", "content": "hi"}]}),
+            ("/agui", {"threadId": "open-ask", "messages": [new]}),
         ]:
             response = http.post(path, json=body)
             assert (response.status_code, response.json()["code"]) == (403, "not_yours"), path
-    assert {look.what for look in looks_of(log, "dora")} == {LookKind.DECISION, LookKind.SESSION}
+    assert {look.what for look in looks_of(log, "dora")} == {
+        LookKind.DECISION, LookKind.SESSION, LookKind.STREAM
+    }  # fmt: skip
     answered = [entry_of(record) for partition, end in log.end_offsets(SESSION_EVENTS).items()
                 for record in read_before(log, SESSION_EVENTS, partition, end)
                 if record.header("t") in (b"APPROVAL_DECIDED", b"HUMAN_RESOLVED")]
     assert [(entry.event.by_user, entry.by) for entry in answered] == [
         ("ana", "gateway operator dora")
-    ] * 3
+    ] * 5
 
 
 def test_an_operators_own_sessions_are_not_looks(gateway, log, taken):

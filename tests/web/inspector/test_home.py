@@ -217,7 +217,8 @@ def test_a_session_is_started_with_an_agent_that_a_worker_serves(place, url, pag
 
 def test_the_table_follows_the_changes_of_fifty_sessions(place, url, page_at, producer):
     for number in range(50):
-        place.open(f"team-{number:02}")
+        _, played = place.open(f"team-{number:02}")
+        played.take()
     page = page_at(f"{url}/#/sessions?find=team-&ids=1")
     page.get_by_role("heading", name="50 sessions").wait_for()
     working = page.get_by_role("group", name="Status").get_by_role("button", name="Working 50")

@@ -19,8 +19,9 @@ from foldlog.web.gateway.fleet_home import NO_FLEET, FleetHome
 from foldlog.web.inspector.overview import Overview
 
 SAME = (
-    "id", "user", "agent", "status", "turns", "usd", "unpriced", "tokens", "in_turns_ms",
-    "phase", "waits", "waits_since", "failure", "runs", "now", "turn_at", "started_at",
+    "id", "user", "agent", "status", "reason", "until", "turns", "usd", "unpriced", "tokens",
+    "in_turns_ms", "phase", "waits", "waits_since", "failure", "runs", "now", "turn_at",
+    "started_at",
 )
 """The fields of a row whose value does not depend on where it comes from. A change that no fact
 tells, such as a piece of an answer, moves `updated_at` of the gateway's fold only."""

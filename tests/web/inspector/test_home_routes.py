@@ -8,16 +8,16 @@ import pytest
 
 from foldlog.client.session_fold import SessionFold
 from foldlog.client.show import summary
-from foldlog.client.status import FAILURES
+from foldlog.client.status import Situation, Status
 from foldlog.processors.advice.prices import load_prices
 from foldlog.producers import Sessions
 from foldlog.reports.search.search_index import Progress
 from foldlog.schemas import events as ev
 from foldlog.schemas.events.parts import AgentDigest
 from foldlog.schemas.ids import PARTITION_KEY
-from foldlog.tests.kit.played import Played, settings_in
+from foldlog.tests.kit.played import Played, memory_log, settings_in
 from foldlog.tests.web.gateway.served import SECRET, served
-from foldlog.tests.web.inspector.sessions import HOSTILE, asking, doubting, hostile
+from foldlog.tests.web.inspector.sessions import HOSTILE, Place, asking, doubting, hostile
 from foldlog.web.gateway.finder import Behind
 from foldlog.web.inspector import cards
 from foldlog.web.inspector.overview import Overview
@@ -134,9 +134,62 @@ def test_both_pages_call_the_same_sessions_failed(place, ana):
     found = rows(ana)
     assert found["limited"]["status"] == "failed" == found["failed"]["status"]
     for name, row in found.items():
-        moment = ana.get(f"/inspector/api/sessions/{name}/moment").json()
-        has_failed = moment["status"] == "idle" and moment["reason"] in FAILURES
-        assert ("failed" if has_failed else moment["status"]) == row["status"], name
+        assert row["status"] == shown(situation(ana, name)), name
+
+
+RETRY_AT = 4_000_000_000_000
+
+
+def situation(http, name):
+    """What the page of a session shows."""
+    moment = http.get(f"/inspector/api/sessions/{name}/moment").raise_for_status().json()
+    return Situation(Status(moment["status"]), moment["reason"], moment["until"])
+
+
+def shown(found):
+    return "failed" if found.has_failed else found.status
+
+
+def test_lists_show_the_situation_that_the_page_of_a_session_shows(tmp_path):
+    """A list showed a model call while no worker ran, and no end of an approval; of a failed
+    session's fork the page said that it failed, and the list that it was done."""
+    place = Place(memory_log(threaded=True), settings_in(tmp_path))
+    place.open("new")
+    asking(place)
+    for name, error in (("failed", {"permanent": True}), ("limited", {"error": "rate_limit"}),
+                        ("answers", None)):
+        _, played = place.open(name, "Look for it.")
+        played.call()
+        played.start()
+        if error is not None:
+            played.fail(**error, retry_at=None if "permanent" in error else RETRY_AT)
+        if name == "failed":
+            played.end("failed")
+    with served(place.log, place.settings, tmp_path / "gateway") as running, running.http() as http:
+        fork = http.post("/v1/sessions/failed/fork", json={}).json()["session_id"]
+
+        def situations():
+            found, listed = rows(http), http.get("/v1/sessions").json()["sessions"]
+            for line in listed:
+                name = line["session_id"]
+                of_page = situation(http, name)
+                assert (line["status"], line["reason"], line["until"]) == of_page, name
+                row = found[name]
+                assert (row["status"], *of_page[1:]) == (shown(of_page), row["reason"],
+                                                         row["until"]), name
+            return {line["session_id"]: line["reason"] for line in listed}
+
+        assert situations() == {
+            "new": "new", "asks": "", "failed": "failed", "limited": "rate_limit",
+            "answers": "model", fork: "new",
+        }  # fmt: skip
+        assert rows(http)["answers"]["now"][0] == cards.Run.MODEL
+        assert situation(http, "limited").until == RETRY_AT and situation(http, "asks").until
+        played.append(ev.OwnerGone(owner=played.owner), "sessions", PARTITION_KEY)
+        assert situations()["answers"] == "worker_ended"
+        assert rows(http)["answers"]["now"] is None, "no model answers"
+        played.take("w2/1")
+        assert situations()["answers"] == "model"
 
 
 def test_arguments_too_long_for_the_page_are_left_out(place, ana):
@@ -153,12 +206,14 @@ def test_later_answers_have_the_changed_rows_only(place, ana, bob):
     assert home(ana, before["version"])["rows"] == []
     played = Played(place.log, "talk")
     Sessions(place.log, place.settings).say("talk", "question 3", message_id="m3")
-    played.take()
+    played.call()
+    played.start()
     later = home(ana, before["version"])
     assert not later["whole"] and [row["id"] for row in later["rows"]] == ["talk"]
     assert home(bob, before["version"])["rows"] == []
     assert later["rows"][0]["now"][0] == cards.Run.MODEL
-    played.answer("done")
+    played.complete("done")
+    played.end()
     assert home(ana, "00000000.3")["whole"] and home(ana, "nonsense")["whole"]
 
 

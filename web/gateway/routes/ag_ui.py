@@ -19,6 +19,7 @@ from ....client.history import Frame
 from ....client.outcomes import demand
 from ....processors.fold.projections.transcript import Line
 from ....processors.fold.projections.turn_view import TurnView
+from ....processors.fold.views import SessionViews
 from ....producers.checks import Invalid
 from ....producers.sessions import Receipt
 from ....schemas.canonical import compact
@@ -37,7 +38,7 @@ from ...protocols.ag_ui.input import (
 )
 from ...protocols.ag_ui.messages import Event, Message, event as event_of
 from ..event_stream import EventStream, event
-from ..gateway import Gateway
+from ..gateway import Gateway, known
 from ..json_bodies import JsonRoute
 from ..subscriptions import Subscription
 from .plain import demand_report, ended_now, post_message
@@ -60,10 +61,14 @@ def router(gateway: Gateway) -> APIRouter:
         """Send the new messages of a RunAgentInput and its answers to interrupts. Then stream the
         run that follows.
         """
-        wanted = run_input(await request.json())
+        wanted, caller = run_input(await request.json()), gateway.caller(request)
+        views = gateway.seen_or_none(caller, wanted.thread, None)
+        is_new = any(_sent_at(views, message) is None for message in newest(wanted.messages))
+        if is_new or not wanted.resume:
+            gateway.views_or_none(caller, wanted.thread)  # an operator may only answer
         rulings = await _answer_interrupts(gateway, request, wanted)
         messages = await _send_messages(gateway, request, wanted)
-        turn = gateway.views(request, wanted.thread).turn
+        turn = known(gateway.seen_or_none(caller, wanted.thread, None), wanted.thread).turn
         if not rulings and not messages and not turn.open:
             raise Invalid("nothing_said", "the last message is not the user's, no interrupt is "
                           "answered, and no run is open: nothing was done. Send a user message, or "
@@ -104,7 +109,7 @@ async def _answer_interrupts(
     """
     if not wanted.resume:
         return []
-    rulings, answers, on = [], [], gateway.commands(request, wanted.thread)
+    rulings, answers, on = [], [], await gateway.answering(request, wanted.thread)
     views = on.views
     for interrupt, payload in wanted.resume:
         key = key_of(views, interrupt)
@@ -173,16 +178,21 @@ async def _send_messages(gateway: Gateway, request: Request, wanted: RunInput) -
     """
     caller, offsets = gateway.caller(request), {}
     for new in newest(wanted.messages):
-        views = gateway.views_or_none(caller, wanted.thread)
-        received = None if views is None else views.messages.received.last(new["id"])
-        if received is not None:
-            offsets[new["id"]] = received.offset
+        sent_at = _sent_at(gateway.seen_or_none(caller, wanted.thread, None), new)
+        if sent_at is not None:
+            offsets[new["id"]] = sent_at
             continue
         content = await gateway.blocking(content_of, new, gateway.store_attachment)
         options = {"message_id": new["id"], "channel": CHANNEL, **wanted.options}
         _, receipt = await post_message(gateway, caller, wanted.thread, content, **options)
         offsets[new["id"]] = receipt.offset
     return offsets
+
+
+def _sent_at(views: SessionViews | None, message: Message) -> int | None:
+    """The offset of a message that was sent before."""
+    received = None if views is None else views.messages.received.last(message["id"])
+    return None if received is None else received.offset
 
 
 # -- streams ---------------------------------------------------------------------------------------

@@ -37,11 +37,14 @@ from ...protocols.ai_sdk.input import (
 from ...protocols.ai_sdk.messages import messages
 from ...protocols.ai_sdk.stream import Chunk, State, begin, encode, paused, steered_in
 from ..event_stream import EventStream, TooSlow, event
-from ..gateway import Gateway
+from ..gateway import Gateway, known
 from ..json_bodies import JsonRoute
 from ..names import edited_id
 from ..subscriptions import Subscription
 from .plain import decision_json, post_message
+
+REGENERATE = "regenerate-message"
+"""The trigger of a request for another answer."""
 
 CHANNEL = "ai-sdk"
 """The channel recorded for messages received by these routes, and for their answers."""
@@ -72,9 +75,9 @@ def _streaming(routes: APIRouter, gateway: Gateway) -> None:
         `on_edit` are optional.
         """
         wanted = chat_request(await request.json())
-        session_id = gateway.session_id(gateway.caller(request), wanted.session_id)
+        session_id = await _session_id(gateway, request, wanted)
         _demand_no_fork(gateway, request, session_id, wanted.answer, wanted.about)
-        if wanted.trigger == "regenerate-message":
+        if wanted.trigger == REGENERATE:
             session_id, turn = await _regenerate(gateway, request, wanted)
             return await _stream(gateway, request, session_id, lambda _views: turn)
         if await _edits(gateway, request, wanted):
@@ -161,6 +164,18 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
 # -- requests --------------------------------------------------------------------------------------
 
 
+async def _session_id(gateway: Gateway, request: Request, wanted: ChatRequest) -> str:
+    """The id of a chat to which the caller may send this request: an operator may only answer, and
+    is then shown the turn. Raises NotYours.
+    """
+    caller, name = gateway.caller(request), wanted.session_id
+    if wanted.message is not None or not wanted.answers or wanted.trigger == REGENERATE:
+        return gateway.session_id(caller, name)
+    await gateway.answering(request, name)
+    views = await gateway.read(gateway.seen, caller, name, LookKind.STREAM)
+    return views.session_id
+
+
 async def _send_message(gateway: Gateway, request: Request, wanted: ChatRequest) -> str:
     """Send the newest message, wait until the fold has accepted it, and return its id. If a message
     with this id was sent before, it is not sent again.
@@ -180,9 +195,9 @@ async def _answer_approvals(gateway: Gateway, request: Request, wanted: ChatRequ
     """
     if not wanted.answers:
         return []
-    calls = []
+    calls, caller, name = [], gateway.caller(request), wanted.session_id
     for answer in wanted.answers:
-        views = gateway.views(request, wanted.session_id)
+        views = known(gateway.seen_or_none(caller, name, None), name)
         if wanted.message is not None and not _is_pending(views, answer.call):
             continue
         if not _was_decided(views, answer):

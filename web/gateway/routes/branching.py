@@ -34,8 +34,8 @@ class Regenerate(RequestBody):
 
 class Rerun(RequestBody):
     """The new text of a message, by default the last one right after the offset `at`, by default
-    now; or of the result of `call`. `error`: the model is told that the call failed. `reason`: why,
-    for people.
+    now; or of the result of `call`. With `call` only, `error`: the model is told that it failed;
+    `reason`: why, for people.
     """
 
     text: str

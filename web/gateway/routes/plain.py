@@ -20,7 +20,6 @@ from ....client.history import Frame, Place, history
 from ....client.outcomes import Decision
 from ....client.printable import plain
 from ....client.show import summary
-from ....client.status import situation_of
 from ....client.transcript_stream import LineAdded
 from ....processors.fold.projections.turn_view import Call, is_open
 from ....producers.checks import Invalid, an_id, content_json
@@ -310,7 +309,6 @@ def session_json(gateway: Gateway, views) -> dict[str, Any]:
     turn, holders = views.turn, gateway.tail.holders(views.session_id)
     return {
         **summary(views, partition, holders),
-        **situation_of(views, holders)._asdict(),
         "state": plain(views.state),
         "open": turn.open,
         "step": turn.step,

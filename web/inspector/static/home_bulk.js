@@ -122,8 +122,10 @@ function Export({ rows, finish, close }) {
   const lines = useRef(new Map());
   const fetch = async (row) => {
     const { lines: transcript } = await get(`${sessionPath(row.id)}/transcript`);
-    const { id, user, agent, title, status, turns, usd, tokens, started_at, updated_at } = row;
-    const facts = { session_id: id, user_id: user, agent, title, status, turns, usd, tokens, started_at, updated_at };
+    const { id, user, agent, title, status, reason, turns, usd, tokens, started_at, updated_at } = row;
+    const facts = {
+      session_id: id, user_id: user, agent, title, status, reason, turns, usd, tokens, started_at, updated_at,
+    };
     lines.current.set(id, JSON.stringify({ ...facts, lines: transcript }));
   };
   const said = (number) => {

@@ -224,8 +224,7 @@ const Row = still(({ row, place, top, now, picked, here, choose, ids, names }) =
     title: () => html`<span role="cell" class="c-title cut"><a href=${`#/s/${encodeURIComponent(row.id)}`}
       tabindex=${tab} class=${row.title ? "" : "faint"}><bdi>${title}</bdi></a>${
       ids && html`<span class="id mono faint"><bdi>${row.id}</bdi></span>`}</span>`,
-    status: () => html`<span role="cell" class="c-status"><${Status} of=${
-      unused && row.status === "idle" ? { status: "new" } : row} /></span>`,
+    status: () => html`<span role="cell" class="c-status"><${Status} of=${row} /></span>`,
     agent: () => html`<span role="cell" class="c-agent dim cut"><bdi>${row.agent}</bdi></span>`,
     user: () => html`<span role="cell" class="c-user dim cut"><bdi>${row.user}</bdi></span>`,
     turns: () => html`<span role="cell" class="c-turns num dim">${row.turns}</span>`,
