@@ -29,6 +29,7 @@ export class Session extends Model {
     this.lines = []; // the transcript so far; an earlier moment has a prefix
     this.loaded = false;
     this.open = null; // the streaming attempt: {turn, step, attempt, parts}
+    this.tokens = new Model(); // notifies of each token after the first of its attempt
     this.state = "waiting";
     this.since = null; // when the gateway was lost, null if it responds or never did
     this.retryAt = 0; // when the next try is due
@@ -72,7 +73,7 @@ export class Session extends Model {
     switch (name) {
       case "token":
         this.#token(frame);
-        break;
+        return;
       case "dropped":
         if (this.open && sameAttempt(this.open, frame)) this.open = null;
         break;
@@ -84,7 +85,7 @@ export class Session extends Model {
         this.#addLine(frame.line);
         break;
     }
-    if (frame.live && name !== "token") this.#refreshSoon();
+    if (frame.live) this.#refreshSoon();
     this.changed();
   }
 
@@ -114,10 +115,12 @@ export class Session extends Model {
       const { turn, step, attempt } = frame;
       this.open = { turn, step, attempt, parts: [] };
       this.#refreshSoon();
+      this.changed();
     }
     const last = this.open.parts.at(-1);
     if (last && last.block === frame.block && last.kind === frame.kind) last.text += frame.text;
     else this.open.parts.push({ block: frame.block, kind: frame.kind, text: frame.text });
+    this.tokens.changed();
   }
 
   #refreshSoon() {
@@ -159,8 +162,8 @@ export class Session extends Model {
       const page = await get(path, this.#stop.signal);
       for (const row of page.events) this.events.push(rowObject(page.fields, row));
       this.count = page.count;
-      if (page.events.length) this.changed();
       if (page.next >= page.count || !page.events.length) return;
+      this.changed();
     }
   }
 
