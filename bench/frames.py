@@ -124,6 +124,7 @@ def _watched(running: Gateway) -> Iterator[None]:
 
 
 def _use_a_bare_page(page: Page, rows: int, frames: list[float]) -> None:
+    page.goto("about:blank")  # the inspector's page refuses foreign HTML
     page.set_content(_bare(rows))
     frames.extend(page.evaluate(ACT, ["list", FRAMES]))
 

@@ -132,7 +132,7 @@ function Then({ session, moment, go }) {
 }
 
 function Instant({ moment, session }) {
-  const [open, setOpen] = useState(false);
+  const [isOpen, setOpen] = useState(false);
   const { turn, state } = moment;
   const generation = turn.generation;
   const runs = [generation?.status === "running" && generation, ...turn.calls.filter((c) => c.status === "started")];
@@ -154,7 +154,7 @@ function Instant({ moment, session }) {
       <dl class="kv">${facts.map(([name, value]) => html`<dt>${name}</dt><dd><bdi>${value}</bdi></dd>`)}</dl></div>
     <details class="more" onToggle=${({ target }) => setOpen(target.open)}>
       <summary><${Icon} name="right" small />Ids and the whole state</summary>
-      ${open && html`<dl class="kv"><dt>Session</dt><dd class="mono"><bdi>${session.id}</bdi></dd>
+      ${isOpen && html`<dl class="kv"><dt>Session</dt><dd class="mono"><bdi>${session.id}</bdi></dd>
         <dt>Position</dt><dd class="num">partition ${moment.partition}, offset ${moment.offset}</dd></dl>
       <pre class="code" tabindex="0" aria-label="Turn view">${pretty(turn)}</pre>
       <pre class="code" tabindex="0" aria-label="Session state">${pretty(state)}</pre>
