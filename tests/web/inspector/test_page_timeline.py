@@ -157,6 +157,7 @@ def test_the_stretch_stays_while_the_instant_moves_in_it(tmp_path, page_at):
         page = page_at(f"{url}/#/s/s1@{offsets[5]}")
         at(page, offsets[5])
         bars = page.locator(".tl .hit .f-model")
+        bars.first.wait_for()
         before = [bar.bounding_box()["x"] for bar in bars.all()]
         page.keyboard.press("ArrowLeft")
         at(page, offsets[4])

@@ -5,11 +5,13 @@ import { follow, get, lookPath, sessionPath } from "./api.js";
 import { Model } from "./lib.js";
 
 const MOMENTS_MAX = 400;
-const REFRESH_MS = 250;
+const REFRESH_MS = 250; // from an event until it is fetched
+const BUSY_MS = 1000; // between two fetches while events arrive, because each redraws the page
 
 export class Session extends Model {
   #stop = new AbortController();
   #timer = null;
+  #refreshed = 0;
   #loading = false;
   #again = false;
   #moments = new Map();
@@ -128,7 +130,7 @@ export class Session extends Model {
       this.#timer = setTimeout(() => {
         this.#timer = null;
         this.refresh();
-      }, REFRESH_MS);
+      }, Math.max(REFRESH_MS, this.#refreshed + BUSY_MS - Date.now()));
     }
   }
 
@@ -147,6 +149,7 @@ export class Session extends Model {
         await this.#runs();
         this.newest = await get(`${lookPath(this.id)}/moment`, this.#stop.signal);
         this.error = null;
+        this.#refreshed = Date.now();
         this.changed();
       } while (this.#again);
     } catch (error) {
