@@ -101,7 +101,10 @@ def test_markdown_becomes_elements_of_a_fixed_list_and_nothing_else(page):
     expect(answer.locator("a, img, i")).to_have_count(0)
 
 
-@pytest.mark.parametrize("end", ["para\n#17", "- a\n\n  b\n***c***", "a\n```x`y", ">" * 500])
+@pytest.mark.parametrize("end", [
+    "para\n#17", "- a\n\n  b\n***c***", "a\n```x`y", ">" * 500,
+    "# a\n\xa0b\n| x |\n|--x\n\n- c\n1. d\r\n\r\n    e\n\nf",
+])
 def test_an_answer_that_grows_is_drawn_as_if_it_came_at_once(page, end):
     assert page.evaluate(GROWS, f"# One\n\n{ANSWER}\n\n{end}") == [True, True]
 

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY
-from foldlog.tests.kit.browser_fixture import PHONE
+from foldlog.tests.kit.browser_fixture import DESK, PHONE
 from foldlog.tests.web.gateway.served import SECRET, served
 from foldlog.tests.web.inspector.sessions import HOSTILE, asking, doubting, hostile
 from foldlog.tests.web.inspector.shown import conversation, refused_without_a_report
@@ -25,6 +25,14 @@ SHIFTS = """
     window.shifts.push(...list.getEntries().filter(own).map((e) => e.value)))
     .observe({ type: "layout-shift", buffered: false }); }
 """
+
+REDRAWS = """async () => {
+  const { Session } = await import("/inspector/static/model.js");
+  const { changed } = Session.prototype;
+  window.redraws = 0;
+  Session.prototype.changed = function () { window.redraws += 1; changed.call(this); };
+}"""
+PLACE = """box => [box.scrollTop, box.scrollHeight - box.clientHeight - box.scrollTop]"""
 
 
 def test_tokens_appear_as_they_arrive_and_nothing_shifts(place, url, page_at, producer):
@@ -51,6 +59,36 @@ def test_tokens_appear_as_they_arrive_and_nothing_shifts(place, url, page_at, pr
     assert sum(page.evaluate("window.shifts")) < 0.02
     where = "e => e.scrollHeight - e.scrollTop - e.clientHeight"
     assert conversation(page).evaluate(where) < 40  # the conversation scrolls with the stream
+
+
+def test_a_token_redraws_the_answer_alone_and_its_end_stays_in_view(place, url, page_at, producer):
+    """Each token redrew the whole page, and laid it out twice."""
+    played = place.talk("follows", 12)
+    producer.say("follows", "tell me more", message_id="more")
+    played.call()
+    played.start()
+    page = page_at(f"{url}/#/s/follows")
+    lines, streaming = conversation(page), page.get_by_label("The model's output")
+
+    def grow(name, pieces=5):
+        for number in range(pieces):
+            played.chunk(f"\n\n{name}{number} goes on")
+            streaming.get_by_text(f"{name}{number} goes on").wait_for()
+        return lines.evaluate(PLACE)
+
+    grow("first")
+    page.evaluate(REDRAWS)
+    top, below = grow("second", 30)
+    assert top > 0 and below < 1
+    assert page.evaluate("window.redraws") < 15  # of the events that are fetched in between
+    lines.evaluate("box => { box.scrollTop = 100 }")
+    assert grow("third")[0] == 100
+    lines.evaluate("box => { box.scrollTop = box.scrollHeight }")
+    _, below = grow("fourth")
+    assert below < 1
+    page.set_viewport_size({**DESK, "height": 600})
+    _, below = grow("fifth")
+    assert below < 1
 
 
 def test_the_text_of_a_lost_attempt_is_removed(place, url, page_at, producer):

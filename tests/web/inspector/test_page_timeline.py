@@ -11,6 +11,7 @@ from foldlog.tests.kit.browser_fixture import DESK, PHONE
 from foldlog.tests.web.inspector.conftest import page_of
 from foldlog.tests.web.inspector.sessions import Timed
 from foldlog.tests.web.inspector.shown import at, conversation, offset_of
+from foldlog.web.inspector.timeline import Timeline
 
 TO_THE_TOP = """box => { box.scrollTop = 0;
   return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))); }"""
@@ -140,6 +141,33 @@ def test_zoom_and_map_change_the_stretch_and_never_the_instant(timed_url, page_a
     frame = page.locator(".tl-map .frame").bounding_box()
     assert frame["width"] < 0.8 * place["width"]
     assert page.url.endswith(f"@{offset}")
+
+
+def test_the_stretch_stays_while_the_instant_moves_in_it(tmp_path, page_at):
+    """It was centred on each instant again, so every bar moved."""
+    timed = Timed(tmp_path)
+    for number in range(2, 8):
+        timed.after(10).call()
+        timed.after(10).start()
+        timed.after(50_000).complete("The lamp broke.")
+        timed.played.end()
+        timed.sessions.say("s1", "And now?", message_id=f"m{number}")
+    offsets = [moment.entry.offset for moment in Timeline(timed.log, "s1").extend().moments]
+    with page_of(timed) as url:
+        page = page_at(f"{url}/#/s/s1@{offsets[5]}")
+        at(page, offsets[5])
+        bars = page.locator(".tl .hit .f-model")
+        bars.first.wait_for()
+        before = [bar.bounding_box()["x"] for bar in bars.all()]
+        page.keyboard.press("ArrowLeft")
+        at(page, offsets[4])
+        assert [bar.bounding_box()["x"] for bar in bars.all()] == before
+        page.keyboard.press("End")
+        at(page, offsets[-1])
+        frame = page.locator(".tl-map .frame").bounding_box()
+        plot = page.locator(".tl-map").bounding_box()
+        assert frame["x"] + frame["width"] == pytest.approx(plot["x"] + plot["width"], abs=2)
+        page.goto("about:blank")
 
 
 def test_a_bar_under_the_pointer_shows_its_facts(timed_url, page_at):

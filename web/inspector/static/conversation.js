@@ -8,7 +8,7 @@ import { Decision } from "./decide.js";
 import { clock, length, partsOf, pretty, when } from "./format.js";
 import { Failure, Folded } from "./failure.js";
 import { Icon } from "./icons.js";
-import { html, still, useLayoutEffect, useMemo, useReducer, useRef, useState } from "./lib.js";
+import { html, still, useLayoutEffect, useMemo, useModel, useReducer, useRef, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
 import { Rerun } from "./rerun.js";
 import { clean } from "./visible.js";
@@ -16,6 +16,7 @@ import { callState, endText, initials, nameOf } from "./words.js";
 
 const SHOWN = 150; // items drawn at least; earlier items on request
 const STRIDE = 50; // items that leave together, because Preact then moves all others in the document
+const NEAR = 40; // px from the end that count as the end
 const MARKDOWN_CHARS = 40_000; // a longer text is shown without formatting
 
 const OF_CALLS = new Set(["call", "asks", "approval", "result", "doubt", "resolved"]);
@@ -97,6 +98,33 @@ function useTimes(session, upto) {
   return [(key) => all(key).filter((run) => run.offset <= upto).map(asOf), all];
 }
 
+/** Keeps the end of a scroller in view while the session adds to its content, unless a person
+    scrolled away from it. Returns [added, place]: `added` is called when the session has changed
+    the content; `place` scrolls, by calling its argument. Sizes are read only after the layout of a
+    frame, because reading them earlier causes another layout. */
+function useEnd(scroller) {
+  const end = useRef(0); // scrollTop at the end, as of the last layout
+  const isAdded = useRef(true);
+  const note = () => { end.current = scroller.current.scrollHeight - scroller.current.clientHeight; };
+  useLayoutEffect(() => {
+    const box = scroller.current;
+    const watch = new ResizeObserver((changes) => {
+      const follows = isAdded.current || changes.some(({ target }) => target === box);
+      if (follows && box.scrollTop > end.current - NEAR) box.scrollTop = box.scrollHeight;
+      isAdded.current = false;
+      note();
+    });
+    for (const element of [box, box.firstElementChild]) watch.observe(element);
+    return () => watch.disconnect();
+  }, []);
+  const place = (scroll) => {
+    scroller.current.scrollTop = scroller.current.scrollHeight;
+    scroll?.();
+    note();
+  };
+  return [() => { isAdded.current = true; }, place];
+}
+
 export function Conversation(props) {
   const { session, at, go, moment, fresh, commands } = props;
   const past = at !== null;
@@ -109,25 +137,23 @@ export function Conversation(props) {
   const hidden = Math.max(0, Math.floor((items.length - SHOWN - more) / STRIDE) * STRIDE);
   const shown = items.slice(hidden);
   const scroller = useRef(null);
-  const follows = useRef(true);
+  const [added, toEnd] = useEnd(scroller);
   const wanted = useRef(null); // what a key or a bar chose: an instant, a call, and whether it gets the focus
   const [, draw] = useReducer((count) => count + 1, 0);
   useLayoutEffect(() => {
-    const box = scroller.current;
-    if (follows.current) box.scrollTop = box.scrollHeight;
+    added();
     if (!fresh || wanted.current?.at !== at) return;
     const { call, focus } = wanted.current;
     wanted.current = null;
-    const found = call && [...box.querySelectorAll("[data-call]")].find((one) => one.dataset.call === call);
-    if (!found) return;
-    found.scrollIntoView({ block: focus ? "start" : "nearest" });
-    if (focus) found.focus({ preventScroll: true });
-    follows.current = isAtEnd(box);
+    const calls = call ? [...scroller.current.querySelectorAll("[data-call]")] : [];
+    const found = calls.find((one) => one.dataset.call === call);
+    toEnd(() => { // to the newest line of the instant, unless the call is above it
+      found?.scrollIntoView({ block: focus ? "start" : "nearest" });
+      if (focus) found?.focus({ preventScroll: true });
+    });
   });
-  const scrolled = ({ target }) => { follows.current = isAtEnd(target); };
   const waits = moment ? [...moment.asks, ...moment.doubts] : [];
   const reveal = (instant, call, focus = false) => {
-    follows.current = true; // the newest line of the instant, unless the call is above it
     wanted.current = { at: instant, call, focus };
     draw();
   };
@@ -145,7 +171,7 @@ export function Conversation(props) {
   const user = moment?.state.user_id ?? "";
   const can = Boolean(props.about.can.fork);
   return html`
-    <div class="lines" ref=${scroller} onScroll=${scrolled} tabindex="0" role="log"
+    <div class="lines" ref=${scroller} tabindex="0" role="log"
       aria-label="Conversation" aria-live="off"><div class="read">
       ${hidden > 0 && html`
         <button class="btn quiet earlier" onClick=${() => setMore(more + SHOWN)}>Show earlier: ${hidden} more</button>
@@ -167,13 +193,12 @@ export function Conversation(props) {
       })}
       ${waits.filter((call) => !drawn.has(call.call)).map((call) => html`
         <${Decision} key=${call.call} session=${session} call=${call} past=${past} go=${go} />`)}
-      ${open && html`<${Streaming} open=${open} past=${past} agent=${agent} />`}
+      ${open && html`<${Streaming} open=${open} past=${past} agent=${agent} tokens=${session.tokens}
+        added=${added} />`}
     </div></div>
     <${Composer} ...${props} />
   `;
 }
-
-const isAtEnd = (box) => box.scrollHeight - box.scrollTop - box.clientHeight < 40;
 
 /** How long the attempt with the answer took. */
 function timeOf(runs) {
@@ -320,7 +345,9 @@ function Note({ line }) {
 }
 
 /** The open attempt's output so far. The box appears with the first token and only grows. */
-function Streaming({ open, past, agent }) {
+function Streaming({ open, past, agent, tokens, added }) {
+  useModel(tokens);
+  useLayoutEffect(added);
   return html`
     <article class="msg assistant streaming" aria-label="The model's output" aria-busy=${!past}>
       <div class="av m"><${Icon} name="model" small /></div>

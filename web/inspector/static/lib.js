@@ -26,7 +26,7 @@ export class Model {
     };
     // A background page gets no frames, and must not fall behind.
     requestAnimationFrame(notify);
-    setTimeout(notify, 100);
+    setTimeout(notify, 1000);
   }
 }
 

@@ -3,7 +3,7 @@
 // becomes markup.
 
 import { Code } from "./code.js";
-import { html, still } from "./lib.js";
+import { html, still, useRef } from "./lib.js";
 import MarkdownIt from "./vendor/markdown-it.js";
 import { clean } from "./visible.js";
 
@@ -84,15 +84,36 @@ function block(tokens, source) {
   return letters(seen) === letters([source]) ? elements(tokens) : html`<p>${source.trim()}</p>`;
 }
 
-/** A text of a person or a model as elements. */
-export const Markdown = still(({ text }) => {
-  const shown = clean(text);
+/** The blocks of a text, each with the line of its start, and the number of lines. */
+function blocksOf(text) {
   const tokens = [];
-  parser.block.parse(shown, parser, {}, tokens);
+  parser.block.parse(text, parser, {}, tokens);
   const starts = tokens.flatMap(({ level, map }, n) => (level === 0 && map ? [[n, map[0]]] : []));
-  const lines = shown.split("\n");
-  return html`<div class="md text" dir="auto">${starts.map(([n, line], place) => {
+  const lines = text.split("\n");
+  const blocks = starts.map(([n, line], place) => {
     const [nextToken, nextLine] = starts[place + 1] ?? [];
-    return block(tokens.slice(n, nextToken), lines.slice(line, nextLine).join("\n"));
-  })}</div>`;
+    return { line, drawn: block(tokens.slice(n, nextToken), lines.slice(line, nextLine).join("\n")) };
+  });
+  return [blocks, lines.length];
+}
+
+/** A text of a person or a model as elements. Of a text that grows, the blocks before the last are
+    neither read nor drawn again. */
+export const Markdown = still(({ text }) => {
+  const kept = useRef({ text: "", drawn: [] });
+  if (!text.startsWith(kept.current.text)) kept.current = { text: "", drawn: [] };
+  const { text: before, drawn } = kept.current;
+  // With the line end before it, because what `clean` shows of a character depends on the one before.
+  const rest = before ? clean(text.slice(before.length - 1)).slice(1) : clean(text);
+  const [blocks, lines] = blocksOf(rest);
+  // Until the first two lines of a block are complete, it may turn out to continue the one before.
+  const last = blocks.findLastIndex(({ line }) => line + 2 < lines);
+  if (last > 0) {
+    const done = text.slice(before.length).split("\n", blocks[last].line).join("\n").length + 1;
+    kept.current = {
+      text: text.slice(0, before.length + done),
+      drawn: [...drawn, ...blocks.slice(0, last).map((one) => one.drawn)],
+    };
+  }
+  return html`<div class="md text" dir="auto">${[...drawn, ...blocks.map((one) => one.drawn)]}</div>`;
 });

@@ -5,11 +5,13 @@ import { follow, get, lookPath, sessionPath } from "./api.js";
 import { Model } from "./lib.js";
 
 const MOMENTS_MAX = 400;
-const REFRESH_MS = 250;
+const REFRESH_MS = 250; // from an event until it is fetched
+const BUSY_MS = 1000; // between two fetches while events arrive, because each redraws the page
 
 export class Session extends Model {
   #stop = new AbortController();
   #timer = null;
+  #refreshed = 0;
   #loading = false;
   #again = false;
   #moments = new Map();
@@ -29,6 +31,7 @@ export class Session extends Model {
     this.lines = []; // the transcript so far; an earlier moment has a prefix
     this.loaded = false;
     this.open = null; // the streaming attempt: {turn, step, attempt, parts}
+    this.tokens = new Model(); // notifies of each token after the first of its attempt
     this.state = "waiting";
     this.since = null; // when the gateway was lost, null if it responds or never did
     this.retryAt = 0; // when the next try is due
@@ -72,7 +75,7 @@ export class Session extends Model {
     switch (name) {
       case "token":
         this.#token(frame);
-        break;
+        return;
       case "dropped":
         if (this.open && sameAttempt(this.open, frame)) this.open = null;
         break;
@@ -84,7 +87,7 @@ export class Session extends Model {
         this.#addLine(frame.line);
         break;
     }
-    if (frame.live && name !== "token") this.#refreshSoon();
+    if (frame.live) this.#refreshSoon();
     this.changed();
   }
 
@@ -114,10 +117,12 @@ export class Session extends Model {
       const { turn, step, attempt } = frame;
       this.open = { turn, step, attempt, parts: [] };
       this.#refreshSoon();
+      this.changed();
     }
     const last = this.open.parts.at(-1);
     if (last && last.block === frame.block && last.kind === frame.kind) last.text += frame.text;
     else this.open.parts.push({ block: frame.block, kind: frame.kind, text: frame.text });
+    this.tokens.changed();
   }
 
   #refreshSoon() {
@@ -125,7 +130,7 @@ export class Session extends Model {
       this.#timer = setTimeout(() => {
         this.#timer = null;
         this.refresh();
-      }, REFRESH_MS);
+      }, Math.max(REFRESH_MS, this.#refreshed + BUSY_MS - Date.now()));
     }
   }
 
@@ -144,6 +149,7 @@ export class Session extends Model {
         await this.#runs();
         this.newest = await get(`${lookPath(this.id)}/moment`, this.#stop.signal);
         this.error = null;
+        this.#refreshed = Date.now();
         this.changed();
       } while (this.#again);
     } catch (error) {
@@ -159,8 +165,8 @@ export class Session extends Model {
       const page = await get(path, this.#stop.signal);
       for (const row of page.events) this.events.push(rowObject(page.fields, row));
       this.count = page.count;
-      if (page.events.length) this.changed();
       if (page.next >= page.count || !page.events.length) return;
+      this.changed();
     }
   }
 

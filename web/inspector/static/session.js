@@ -26,11 +26,9 @@ export function SessionPage({ id, at, list, aside, go, about: known }) {
     if (listed) session.refresh();
   }, [session, listed]);
   const moment = at === null ? session.newest : session.moment(at);
-  const [last, setLast] = useState(null);
-  useEffect(() => {
-    if (moment !== null) setLast(moment);
-  }, [moment]);
-  const shown = moment ?? last; // keep the previous moment while one loads, so nothing jumps
+  const last = useRef(null);
+  last.current = moment ?? last.current;
+  const shown = last.current; // the previous moment stays while one loads, so nothing jumps
   const may = rights(known, shown?.state.user_id);
   const about = may.write ? { ...known, can: { ...known.can, fork: false }, readOnly: may.write } : known;
   session.locked = may.decide; // why its calls cannot be decided here

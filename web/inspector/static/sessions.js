@@ -125,12 +125,14 @@ export function Table({ rows, model, now, view, change, picked, pick, ids, colum
     }
   };
   const anchor = useRef(0);
-  const choose = (place, range) => {
+  const latest = useRef(null);
+  latest.current = (place, range) => {
     const [low, high] = [Math.min(place, anchor.current), Math.max(place, anchor.current)];
     pick(range ? rows.slice(low, high + 1).map((row) => row.id) : [rows[place].id], range);
     anchor.current = place;
     setCursor({ id: rows[place].id, place });
   };
+  const choose = useMemo(() => (place, range) => latest.current(place, range), []); // so that no row is drawn again
   const all = rows.length > 0 && rows.every((row) => picked.has(row.id));
   const shown = rows.slice(first, last);
   return html`

@@ -1,7 +1,7 @@
 // The frame of every page: the side bar of the home page, the rail of a session, theme and keys.
 
 import { Icon, Mark } from "./icons.js";
-import { html, useEffect, useModel, useRef, useState, useValue } from "./lib.js";
+import { html, still, useEffect, useModel, useRef, useState, useValue } from "./lib.js";
 import { waitingIn } from "./session_list.js";
 
 const THEMES = ["auto", "light", "dark"];
@@ -21,7 +21,7 @@ function useTheme() {
 export const ask = () => dispatchEvent(new Event("keyswanted"));
 
 /** The dialog with the keys of the page, which `?` opens. `keys`: rows [keys, what they do]. */
-export function Keys({ keys }) {
+export const Keys = still(({ keys }) => {
   const dialog = useRef(null);
   useEffect(() => {
     const open = () => dialog.current.open || dialog.current.showModal();
@@ -39,7 +39,7 @@ export function Keys({ keys }) {
       <form method="dialog"><button class="btn primary">Close</button></form>
     </dialog>
   `;
-}
+});
 
 /** The side bar of the home page. Its children are the links and counts. */
 export function Side({ children }) {
@@ -58,7 +58,7 @@ export function Side({ children }) {
 }
 
 /** The rail beside a session. */
-export function Rail({ list, aside }) {
+export const Rail = still(({ list, aside }) => {
   const { theme, change, label } = useTheme();
   useModel(aside);
   const waiting = useValue(list, () => waitingIn(list.list, aside));
@@ -75,4 +75,4 @@ export function Rail({ list, aside }) {
       <button class="help" aria-label="Keys" title="Keys (?)" onClick=${ask}><${Icon} name="keys" /></button>
     </nav>
   `;
-}
+});

@@ -76,23 +76,28 @@ function useWidth(box) {
   return width;
 }
 
-/** Returns [view, setView]; the view is the times shown. It always contains the instant, and if
-    it shows the end it moves with the end. */
+/** Returns [view, setView]; the view is the times shown. It always contains the instant: it moves
+    when the instant leaves it, and if it shows the end it moves with the end. */
 function useView({ start, end, folds, instant }) {
   const [own, setOwn] = useState(null);
+  const isChosen = useRef(false);
   const whole = [start, end];
   let view = own ?? [Math.max(start, backFrom(end, folds, FIRST_MS)), Infinity];
   if (view[1] === Infinity) view = [view[0], end];
-  if (instant < view[0] || instant > view[1]) {
+  const isOutside = instant < view[0] || instant > view[1];
+  if (isOutside) {
     const open = axis(folds, view[0], view[1], 1000);
     const span = 1 / (open.scale || 1) * 1000;
     view = [backFrom(instant, folds, span / 2), forthFrom(instant, folds, span / 2)];
   }
   view = fitted(view, whole);
   useEffect(() => {
-    if (own && (instant < own[0] || instant > own[1])) setOwn(view[1] >= end ? [view[0], Infinity] : view);
+    if (!isOutside) return;
+    if (view[1] < end) setOwn(view);
+    else setOwn(isChosen.current ? [view[0], Infinity] : null);
   }, [instant]);
   const set = ([from, to]) => {
+    isChosen.current = true;
     const [left, right] = fitted([from, to], whole);
     setOwn(right >= end ? [left, Infinity] : [left, right]);
   };

@@ -3,7 +3,7 @@
 
 import { asSentence, date, length, pretty, when, word } from "./format.js";
 import { Icon } from "./icons.js";
-import { html } from "./lib.js";
+import { html, useState } from "./lib.js";
 import { failureText } from "./words.js";
 
 const IMPORTANT = ["T2w", "T7", "T", "S", "N", "C", "A", "D", "B", "R"];
@@ -132,6 +132,7 @@ function Then({ session, moment, go }) {
 }
 
 function Instant({ moment, session }) {
+  const [isOpen, setOpen] = useState(false);
   const { turn, state } = moment;
   const generation = turn.generation;
   const runs = [generation?.status === "running" && generation, ...turn.calls.filter((c) => c.status === "started")];
@@ -151,13 +152,14 @@ function Instant({ moment, session }) {
   return html`
     <div><h3 class="sub">At this instant</h3>
       <dl class="kv">${facts.map(([name, value]) => html`<dt>${name}</dt><dd><bdi>${value}</bdi></dd>`)}</dl></div>
-    <details class="more"><summary><${Icon} name="right" small />Ids and the whole state</summary>
-      <dl class="kv"><dt>Session</dt><dd class="mono"><bdi>${session.id}</bdi></dd>
+    <details class="more" onToggle=${({ target }) => setOpen(target.open)}>
+      <summary><${Icon} name="right" small />Ids and the whole state</summary>
+      ${isOpen && html`<dl class="kv"><dt>Session</dt><dd class="mono"><bdi>${session.id}</bdi></dd>
         <dt>Position</dt><dd class="num">partition ${moment.partition}, offset ${moment.offset}</dd></dl>
       <pre class="code" tabindex="0" aria-label="Turn view">${pretty(turn)}</pre>
       <pre class="code" tabindex="0" aria-label="Session state">${pretty(state)}</pre>
       <pre class="code" tabindex="0" aria-label="Holders of the partition">${pretty(moment.holders)}</pre>
       <p class="foot">Rows as a worker with the default limits would have seen them at the time of that event, with
-        the holders of the partition at that time.</p></details>
+        the holders of the partition at that time.</p>`}</details>
   `;
 }
