@@ -1,9 +1,10 @@
 """Which cases the gate leaves out, and in which order it runs the files.
 
 A pytest plugin, loaded by tests/conftest.py. A costly case that resembles others of its file has
-the marker `full`, and runs only with `--full`. Files with many tests come first, so that all
-processes work to the end. Between them come those of the marker `spread`, one at a time: several
-clusters at once leave too little of the machine to each other.
+the marker `full`, and runs only with `--full`. Files that need a broker come first, as their tests
+take longest, then files with many tests, so that all processes work to the end. Between them come
+those of the marker `spread`, one at a time: several clusters at once leave too little of the
+machine to each other.
 """
 
 from collections.abc import Iterable
@@ -33,8 +34,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _order(of_file: dict[Path, list[pytest.Item]]) -> list[Path]:
     """The files in the order in which they begin."""
-    spread = [path for path, items in of_file.items() if _is_spread(items)]
-    others = sorted(of_file.keys() - {*spread}, key=lambda path: (-len(of_file[path]), path))
+    spread = [path for path, items in of_file.items() if _has(items, "spread")]
+    others = sorted(
+        of_file.keys() - {*spread},
+        key=lambda path: (not _has(of_file[path], "broker"), -len(of_file[path]), path),
+    )
     order: list[Path] = []
     for number, path in enumerate(others):
         if spread and number % BETWEEN == 0:
@@ -43,5 +47,5 @@ def _order(of_file: dict[Path, list[pytest.Item]]) -> list[Path]:
     return order + spread
 
 
-def _is_spread(items: Iterable[pytest.Item]) -> bool:
-    return any(item.get_closest_marker("spread") for item in items)
+def _has(items: Iterable[pytest.Item], marker: str) -> bool:
+    return any(item.get_closest_marker(marker) for item in items)

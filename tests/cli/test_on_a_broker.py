@@ -1,15 +1,19 @@
-"""The command in a separate process, with a real broker and a real worker."""
+"""Commands with a real broker and a real worker. Services, and commands that a signal or another
+process must meet, run as processes."""
 
+import contextlib
+import io
 import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from foldlog.log import Settings, open_log
+from foldlog.cli.__main__ import main
+from foldlog.cli.edge import Edge
+from foldlog.log import Log, Settings, open_log
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.kit.own_environment import installation_env
 from foldlog.tests.kit.programs import line_of, output_of
@@ -20,12 +24,29 @@ pytestmark = pytest.mark.broker
 WAIT_S = allowed(60)
 
 
+class _Edge(Edge):
+    """Settings from an environment, and a connection that a machine's commands share."""
+
+    def __init__(self, settings: Settings, log: Log) -> None:
+        super().__init__(settings)
+        self._shared = log
+
+    @property
+    def log(self) -> Log:
+        return self._shared
+
+
 class Machine:
-    """Runs `foldlog` against the shared broker, with a separate topic prefix and home directory."""
+    """Runs `foldlog` against the shared broker, with a separate topic prefix and home directory.
+
+    `machine(...)` runs a command in the test's process; `process` and `start` run it as a user
+    does.
+    """
 
     def __init__(self, servers: str, home: Path) -> None:
         self.home = home
         self.env = installation_env(servers, home, "cli")
+        self._connected: tuple[Settings, Log] | None = None
 
     def start(self, *args: str) -> subprocess.Popen:
         return subprocess.Popen(
@@ -38,19 +59,44 @@ class Machine:
             text=True,
         )
 
-    def __call__(self, *args: str, code: int = 0) -> str:
+    def process(self, *args: str, code: int = 0) -> str:
+        """The output of a command that runs as a process."""
         process = self.start(*args)
-        out, err = process.communicate(timeout=WAIT_S)
-        assert process.returncode == code, (args, out, err)
+        out, err = output_of(process)
+        return self._checked(args, code, process.returncode, out, err)
+
+    def __call__(self, *args: str, code: int = 0) -> str:
+        out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            with contextlib.chdir(self.home):
+                returned = main(args, self._edge())
+        out.seek(0)
+        return self._checked(args, code, returned, out.read(), err.getvalue())
+
+    def _checked(self, args: tuple[str, ...], code: int, returned: int, out: str, err: str) -> str:
+        assert returned == code, (args, out, err)
         assert "Traceback" not in err
         return out if code == 0 else err
+
+    def _edge(self) -> Edge:
+        settings = Settings.load(self.env, None, {})
+        if self._connected is None or self._connected[0] != settings:
+            self.close()
+            self._connected = settings, open_log(settings)
+        return _Edge(*self._connected)
+
+    def close(self) -> None:
+        """Close the connection of the commands in the test's process."""
+        if self._connected is not None:
+            self._connected[1].close()
+        self._connected = None
 
 
 @pytest.fixture
 def machine(broker, tmp_path):
-    machine = Machine(broker.bootstrap_servers, tmp_path)
-    assert "session-events: created" in machine("topics", "apply")
-    return machine
+    with contextlib.closing(Machine(broker.bootstrap_servers, tmp_path)) as machine:
+        assert "session-events: created" in machine("topics", "apply")
+        yield machine
 
 
 def test_commands_without_a_worker(machine):
@@ -78,7 +124,7 @@ def test_tail_follow_continues_and_ends_cleanly_at_ctrl_c(machine):
 
 
 def test_a_worker_answers_and_its_store_matches_the_log(machine):
-    worker = machine.start("worker", "--supervise")
+    worker = machine.start("worker")
     try:
         sent = json.loads(machine("send", "s1", "what is this?", "--json"))
         approve_until_answered(machine, sent["message_id"])
@@ -103,7 +149,8 @@ def test_a_replay_in_two_processes_equals_one_and_reports_what_a_process_finds(m
         ends = log.end_offsets(SESSION_EVENTS)
         assert sum(end > 0 for end in ends.values()) > 1, "else one process is enough"
         one = machine("replay", "--json", "--jobs", "1")
-        assert one.count("sha256") == 5 and machine("replay", "--json", "--jobs", "2") == one
+        two = machine.process("replay", "--json", "--jobs", "2")
+        assert one.count("sha256") == 5 and two == one
         assert machine("replay", "--json", "--processes", "9") == one, "the old name of the option"
         fresh = str(machine.home / "fresh")
         machine("replay", "--into", fresh, "--jobs", "2")
@@ -143,28 +190,20 @@ def test_S2_9_a_killed_supervisor_can_be_started_again_at_once(machine):
     try:
         machine("open", "s1")
         machine("send", "s1", "hi")
-        note = machine.home / "worker" / "worker.json"
-        _await(note.exists)
-        second_by_mistake = machine("worker", "--supervise", code=2)
+        until("the worker runs", (machine.home / "worker" / "worker.json").exists)
+        second_by_mistake = machine.process("worker", "--supervise", code=2)
         assert "is already running" in second_by_mistake
-        assert "is already running" in machine("worker", code=2)
+        assert "is already running" in machine.process("worker", code=2)
     finally:
         first.kill()
     again = machine.start("worker", "--supervise")
     try:
-        _await(lambda: "worker: w-" in machine("status"))
+        until("the worker is shown", lambda: "worker: w-" in machine.process("status"))
     finally:
         again.terminate()
         _, err = again.communicate(timeout=WAIT_S)
         first.communicate(timeout=WAIT_S)
     assert again.returncode == 0 and "Traceback" not in err, err
-
-
-def _await(found) -> None:
-    until = time.monotonic() + WAIT_S
-    while not found():
-        assert time.monotonic() < until
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -180,7 +219,7 @@ def test_every_service_ends_with_0_at_ctrl_c_and_at_sigterm(machine, number):
         gateway, fleet = services["gateway"].stdout, services["fleet"].stderr
         assert "the gateway serves http://" in line_of(gateway, "its address")
         assert "fleet member" in line_of(fleet, "its address")
-        _await((machine.home / "worker" / "worker.json").exists)
+        until("the worker runs", (machine.home / "worker" / "worker.json").exists)
     finally:
         for service in services.values():
             service.send_signal(number)

@@ -122,6 +122,7 @@ def _until(foldlog, line: str, wanted: str) -> None:
     until = time.monotonic() + WAIT_S
     while wanted not in (shown := foldlog(line, codes=(0, AWAY))):
         assert time.monotonic() < until, shown
+        time.sleep(1)  # a look is a process
 
 
 def test_the_agent_of_readme_is_the_one_that_its_commands_name(tmp_path, monkeypatch):

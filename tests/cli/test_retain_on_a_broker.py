@@ -1,5 +1,5 @@
-"""`foldlog retain` on a real broker: deleted records come back from the archive, to processes as
-users start them."""
+"""`foldlog retain` on a real broker: deleted records come back from the archive, to commands and to
+workers."""
 
 import json
 import shutil
@@ -8,17 +8,11 @@ import pytest
 
 from foldlog.log import Settings, open_log
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.cli.test_on_a_broker import WAIT_S, Machine, approve_until_answered
+from foldlog.tests.cli.test_on_a_broker import WAIT_S, approve_until_answered, machine
 
 pytestmark = pytest.mark.broker
+__all__ = ["machine"]
 EVERYTHING = "2999-01-01"
-
-
-@pytest.fixture
-def machine(broker, tmp_path):
-    machine = Machine(broker.bootstrap_servers, tmp_path)
-    machine("topics", "apply")
-    return machine
 
 
 def talk(machine, text):
@@ -28,7 +22,7 @@ def talk(machine, text):
 
 
 def serve_one_answer(machine, text):
-    worker = machine.start("worker", "--supervise")
+    worker = machine.start("worker")
     try:
         talk(machine, text)
     finally:
@@ -42,7 +36,7 @@ def shown(machine):
     return [machine(*command.split()) for command in commands]
 
 
-@pytest.mark.timeout(300)  # twenty commands, each a process: 50 s on a slow machine without load
+@pytest.mark.timeout(300)  # three workers and their answers, each a process
 def test_an_archived_session_reads_the_same_and_continues(machine):
     serve_one_answer(machine, "what is this?")
     before = shown(machine)

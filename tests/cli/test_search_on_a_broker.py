@@ -1,4 +1,4 @@
-"""`foldlog search` in a separate process, with a real broker and a real worker."""
+"""`foldlog search` with a real broker and a real worker."""
 
 import fcntl
 import json
@@ -17,7 +17,7 @@ def found(machine, *args):
 
 
 def test_S0_8_messages_and_answers_are_found_by_the_next_search(machine):
-    worker = machine.start("worker", "--supervise")
+    worker = machine.start("worker")
     try:
         sent = json.loads(machine("send", "s1", "what is the walrus?", "--json"))
         assert [hit["kind"] for hit in found(machine, "walruses")] == ["said"]

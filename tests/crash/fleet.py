@@ -24,7 +24,7 @@ from foldlog.tests.kit.slowness import allowed
 MAIN = Path(__file__).with_name("worker_main.py")
 ZYGOTE = Path(__file__).with_name("zygote.py")
 PATIENCE_S = allowed(90.0)  # for waits that take a second on an idle machine
-POLL_S = 0.005
+POLL_S, POLL_MAX_S = 0.005, 0.1  # a wait that takes long checks less often
 
 
 class Ended(NamedTuple):
@@ -38,11 +38,12 @@ class Ended(NamedTuple):
 def wait_until(what: str, found: Callable[[], Any], bound_s: float = PATIENCE_S) -> Any:
     """Wait until `found()` is true, and return its value. Raises a TimeoutError that names
     `what`."""
-    end = time.monotonic() + bound_s
+    began = time.monotonic()
     while not (value := found()):
-        if time.monotonic() > end:
+        waited_s = time.monotonic() - began
+        if waited_s > bound_s:
             raise TimeoutError(f"not within {bound_s:g} s: {what}")
-        time.sleep(POLL_S)
+        time.sleep(min(max(POLL_S, waited_s / 10), POLL_MAX_S))
     return value
 
 

@@ -36,7 +36,7 @@ from foldlog.tests.crash.witnesses_delivery import PushReceiver
 from foldlog.tests.crash.witnesses_facts import FactReader
 
 PARTITIONS = 4  # a start takes each of them for each role
-POLL_S = 0.02
+POLL_S = 0.05
 SNAPSHOT_RECORDS = 10  # every round makes snapshots, and a store that is behind loads one
 
 

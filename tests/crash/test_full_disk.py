@@ -78,5 +78,6 @@ def test_S2_11_a_supervised_worker_continues_when_a_full_disk_has_space(
         approve_until_answered(machine, sent["message_id"])
     finally:
         process.terminate()
+        machine.close()
         _, err = output_of(process)
     assert process.returncode == 0 and "gave up" not in err, err

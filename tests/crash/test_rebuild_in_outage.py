@@ -1,13 +1,12 @@
 """The broker is killed or paused while a worker reopens its stores: the worker continues."""
 
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from foldlog.local.kafka import Broker
+from foldlog.local.kafka import temporary_broker
 from foldlog.log import open_log
 from foldlog.processors.agent import Agent
 from foldlog.processors.worker.assemble import Parts
@@ -15,6 +14,7 @@ from foldlog.processors.worker.worker_thread import WorkerThread
 from foldlog.producers.sessions import Sessions
 from foldlog.schemas.topics import topics
 from foldlog.tests.crash.outages import FAULTS
+from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.played import settings_in
 from foldlog.tests.kit.waiting import until
 
@@ -22,15 +22,21 @@ AGAIN = "joins the group again"  # what a worker logs when it found no broker
 pytestmark = [pytest.mark.broker, pytest.mark.crash, pytest.mark.spread]
 
 
+@pytest.fixture(scope="module")
+def mortal(broker_cache_dir):
+    """A broker for this module only."""
+    with temporary_broker(broker_cache_dir) as made:
+        yield made
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_S0_2_an_outage_while_stores_are_reopened_does_not_end_the_worker(
-    own_broker: Callable[..., Broker], tmp_path, fault, caplog
+    mortal, tmp_path, fault, caplog
 ):
     """The defect: the worker ended with exit code 3."""
     caplog.set_level("INFO")
-    broker = own_broker()
-    settings = settings_in(tmp_path, bootstrap_servers=broker.bootstrap_servers, topic_prefix="t-")
-    settings = replace(settings, partitions=1)
+    where = {"bootstrap_servers": mortal.bootstrap_servers, "topic_prefix": unique_name()}
+    settings = replace(settings_in(tmp_path, **where), partitions=1)
     ended = threading.Event()
     with closing(open_log(settings)) as log, closing(Sessions(log, settings)) as sessions:
         log.apply_topics(topics(1)).demand()
@@ -54,7 +60,7 @@ def test_S0_2_an_outage_while_stores_are_reopened_does_not_end_the_worker(
         try:
             sessions.open("before", agent="a")
             until("the session is folded", lambda: has("before"))
-            FAULTS[fault](broker, reopen)
+            FAULTS[fault](mortal, reopen)
             sessions.open("after", agent="a")
             until("the worker goes on", lambda: has("after") or ended.is_set())
             assert not ended.is_set() and not parts.fatal, parts.fatal

@@ -160,7 +160,7 @@ class Reader:
             report = "\n".join([commands + queries, (printed + shown)[-4_000:],
                               *(f"missing: {line}" for line in unmatched)])
             assert queries and time.monotonic() < until, report
-            time.sleep(0.2)  # polls: the other process sends no signal
+            time.sleep(1)  # polls: the other process sends no signal; a look is a process
 
     def _shell(self, script: str) -> tuple[str, int]:
         ran = subprocess.run(

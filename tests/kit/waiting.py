@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 PATIENCE_S = 60.0
 """The limit of one wait: far more than it takes on a busy machine, and less than a test's limit."""
-PAUSE_S = 0.02
+PAUSE_S, PAUSE_MAX_S = 0.02, 0.25
+"""The shortest and the longest time between two checks. A check may be a request to a busy process,
+so a wait that takes long checks less often.
+"""
 
 
 def until(
@@ -27,11 +30,12 @@ def until(
     """Return the first true value of `condition`. Raises AssertionError with `what`, and with the
     value of `show`, if there is none within `within_s` seconds."""
     within_s = allowed(within_s)
-    deadline = monotonic() + within_s
+    began = monotonic()
     while not (value := condition()):
-        if monotonic() > deadline:
+        waited_s = monotonic() - began
+        if waited_s > within_s:
             raise AssertionError(_report(what, within_s, show))
-        sleep(PAUSE_S)
+        sleep(_pause_s(waited_s))
     return value
 
 
@@ -43,12 +47,17 @@ async def until_async(
 ) -> T:
     """Like `until`, while the event loop runs."""
     within_s = allowed(within_s)
-    deadline = monotonic() + within_s
+    began = monotonic()
     while not (value := condition()):
-        if monotonic() > deadline:
+        waited_s = monotonic() - began
+        if waited_s > within_s:
             raise AssertionError(_report(what, within_s, show))
-        await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(_pause_s(waited_s))
     return value
+
+
+def _pause_s(waited_s: float) -> float:
+    return min(max(PAUSE_S, waited_s / 10), PAUSE_MAX_S)
 
 
 def within(what: str, work: Callable[[], T], within_s: float = PATIENCE_S) -> T:

@@ -81,7 +81,7 @@ def eventually(condition, what: str):
     deadline = time.monotonic() + 60
     while not (result := condition()):
         assert time.monotonic() < deadline, what
-        time.sleep(0.005)
+        time.sleep(0.02)
     return result
 
 

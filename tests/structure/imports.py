@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from foldlog.tests.structure.tree import Source
@@ -37,9 +38,14 @@ class Import(NamedTuple):
         return (self.module, f"{self.module}.{self.name}") if self.name else (self.module,)
 
 
-def imports(source: Source) -> Iterator[Import]:
+@cache
+def imports(source: Source) -> tuple[Import, ...]:
     """Every import in the file. Imports inside functions, for type checking, and by a name in a
     string are included."""
+    return tuple(_imports(source))
+
+
+def _imports(source: Source) -> Iterator[Import]:
     for node in ast.walk(source.tree):
         match node:
             case ast.Import():

@@ -3,7 +3,6 @@ session."""
 
 import json
 import sqlite3
-import time
 from contextlib import closing
 
 import pytest
@@ -12,11 +11,13 @@ from foldlog.local.messages_api import Reply, Request, ScriptedServer, tool_use
 from foldlog.log.kafka import KafkaLog
 from foldlog.processors.memory.fold import text_of
 from foldlog.processors.memory.service import FILE
-from foldlog.tests.cli.test_on_a_broker import WAIT_S, Machine
+from foldlog.tests.cli.test_on_a_broker import WAIT_S, machine
+from foldlog.tests.kit.waiting import until
 from foldlog.tests.processors.memory.memory_log import ANA
 from foldlog.upkeep.memory import read_memory
 
 pytestmark = pytest.mark.broker
+__all__ = ["machine"]
 
 AGENT = """
 from foldlog import Agent
@@ -49,13 +50,11 @@ class Model:
         return Reply([tool_use("search_memory", {"query": "where does Ana live"})])
 
 
-def test_S3_2_S1_H_a_session_knows_what_an_earlier_one_remembered(broker, tmp_path):
+def test_S3_2_S1_H_a_session_knows_what_an_earlier_one_remembered(machine, broker, tmp_path):
     model = Model()
     with ScriptedServer(model) as server:
-        machine = Machine(broker.bootstrap_servers, tmp_path)
         machine.env |= {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "test-key"}
         machine.env["FOLDLOG_EMBEDDER"] = "my_app:Mine"
-        machine("topics", "apply")
         (tmp_path / "my_app.py").write_text(AGENT)
         (tmp_path / "notes").mkdir()
         (tmp_path / "notes" / "core.md").write_text("likes tea\n")
@@ -66,7 +65,9 @@ def test_S3_2_S1_H_a_session_knows_what_an_earlier_one_remembered(broker, tmp_pa
         try:
             reply = machine("send", "s1", "remember: I live in Oslo", "--wait", "--json")
             assert json.loads(reply)["reason"] == "end_turn"
-            _await(log, lambda view: any(kept.by == "background" for kept in view.entries))
+            until("an extracted entry", lambda: any(
+                kept.by == "background" for kept in read_memory(log, ANA).now.entries
+            ))
             machine("send", "s2", "where do I live?", "--wait")
             transcript = machine("show", "s2", "--view", "transcript")
         finally:
@@ -96,10 +97,3 @@ def _embedder_of(directory) -> str:
     (path,) = directory.rglob(FILE)
     with closing(sqlite3.connect(path)) as db:
         return db.execute("SELECT value FROM search_meta WHERE name = 'embedder'").fetchone()[0]
-
-
-def _await(log, condition) -> None:
-    """Wait until the memory of ana meets a condition. Reads the log again for each check."""
-    until = time.monotonic() + WAIT_S
-    while not condition(read_memory(log, ANA).now):
-        assert time.monotonic() < until

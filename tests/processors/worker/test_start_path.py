@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from foldlog.tests.cli.test_on_a_broker import WAIT_S, Machine
+from foldlog.tests.cli.test_on_a_broker import WAIT_S, machine
 
 pytestmark = pytest.mark.broker
+__all__ = ["machine"]
 
 NEVER = {
     "aiohttp", "anthropic", "duckdb", "fastapi", "faust", "http.server", "httpx2", "jwt", "mcp",
@@ -30,11 +31,7 @@ main(["worker"])
 """
 
 
-def test_a_worker_imports_nothing_before_its_first_decision_that_only_effects_need(
-    broker, tmp_path
-):
-    machine = Machine(broker.bootstrap_servers, tmp_path)
-    machine("topics", "apply")
+def test_a_worker_imports_nothing_before_its_first_decision_that_only_effects_need(machine):
     machine("send", "s1", "hi")
     env = {**machine.env, "ANTHROPIC_API_KEY": "none", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}
     ran = subprocess.run(

@@ -6,12 +6,13 @@ import sys
 import pytest
 
 from foldlog.local.messages_api import Reply, Rule, Script, ScriptedServer, text, tool_use
-from foldlog.tests.cli.test_on_a_broker import WAIT_S, Machine
+from foldlog.tests.cli.test_on_a_broker import WAIT_S, machine
 
 pytestmark = [
     pytest.mark.broker,
     pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux"),
 ]
+__all__ = ["machine"]
 
 SNOOP = '''
 import os, sys
@@ -88,10 +89,8 @@ agent = Agent(name="default", model="m", tools=[snoop, snoop_alone, broken, wron
 '''
 
 
-def test_C12_a_tool_finds_no_secret_in_any_of_its_ancestors(broker, tmp_path):
+def test_C12_a_tool_finds_no_secret_in_any_of_its_ancestors(machine, tmp_path):
     """The defect: /proc/PPID/environ contained the API key and the gateway's secret."""
-    machine = Machine(broker.bootstrap_servers, tmp_path)
-    machine("topics", "apply")
     (tmp_path / "snoop.py").write_text(SNOOP)
     (tmp_path / "app.py").write_text(APP)
     properties = tmp_path / "client.properties"

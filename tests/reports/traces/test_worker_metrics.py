@@ -9,9 +9,10 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from foldlog.tests.cli.test_on_a_broker import WAIT_S, Machine
+from foldlog.tests.cli.test_on_a_broker import WAIT_S, machine
 
 pytestmark = pytest.mark.broker
+__all__ = ["machine"]
 
 
 def fetch(url: str) -> tuple[int, str]:
@@ -34,9 +35,7 @@ def measured(web: str) -> dict[str, dict[tuple[str, ...], float]]:
     }
 
 
-def test_S2_worker_metrics_count_a_turn_and_its_json_logs_have_no_content(broker, tmp_path):
-    machine = Machine(broker.bootstrap_servers, tmp_path)
-    machine("topics", "apply")
+def test_S2_worker_metrics_count_a_turn_and_its_json_logs_have_no_content(machine, tmp_path):
     worker = machine.start("worker", "--log-json")
     try:
         machine("send", "s1", "a secret word")

@@ -43,7 +43,7 @@ class Screen:
                         return self
                 except httpx.TransportError:
                     self.cuts += 1
-                    await asyncio.sleep(0.05)  # until there is a gateway again
+                await asyncio.sleep(0.2)  # until there is a gateway that serves
 
     async def _connected(self, http, gateways):
         params = {"cursor": self.cursor} if self.cursor else {}

@@ -26,12 +26,12 @@ from foldlog.tests.web.gateway.screen import Screen
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 VIEWERS = 50
-STORY = " ".join(f"word{n:03}" for n in range(240))
+STORY = " ".join(f"word{n:03}" for n in range(120))
 PACE_S = 0.015
 # Each attempt waits at a gate in its middle, so that the kill hits it there on any machine: the
 # first one forever, the second one until there is a new gateway.
 # Chunks merge on a busy machine, so a kill waits for characters, not for a number of chunks.
-MIDDLE, SEEN = 120, 80  # deltas sent before the gate; characters seen before the kill
+MIDDLE, SEEN = 60, 80  # deltas sent before the gate; characters seen before the kill
 PATIENCE_S = allowed(60.0)  # for each event; it comes within 2 s on an idle machine
 
 
