@@ -152,18 +152,19 @@ def test_the_stretch_stays_while_the_instant_moves_in_it(tmp_path, page_at):
         timed.after(50_000).complete("The lamp broke.")
         timed.played.end()
         timed.sessions.say("s1", "And now?", message_id=f"m{number}")
-    offsets = [moment.entry.offset for moment in Timeline(timed.log, "s1").extend().moments]
+    moments = Timeline(timed.log, "s1").extend().moments
+    first, second = (offset_of(moments, ev.TurnEnded, number) for number in range(2))
     with page_of(timed) as url:
-        page = page_at(f"{url}/#/s/s1@{offsets[5]}")
-        at(page, offsets[5])
+        page = page_at(f"{url}/#/s/s1@{second}")
+        at(page, second)
         bars = page.locator(".tl .hit .f-model")
         bars.first.wait_for()
         before = [bar.bounding_box()["x"] for bar in bars.all()]
-        page.keyboard.press("ArrowLeft")
-        at(page, offsets[4])
+        page.keyboard.press("[")
+        at(page, first)
         assert [bar.bounding_box()["x"] for bar in bars.all()] == before
         page.keyboard.press("End")
-        at(page, offsets[-1])
+        at(page, moments[-1].entry.offset)
         frame = page.locator(".tl-map .frame").bounding_box()
         plot = page.locator(".tl-map").bounding_box()
         assert frame["x"] + frame["width"] == pytest.approx(plot["x"] + plot["width"], abs=2)

@@ -77,8 +77,9 @@ function useWidth(box) {
 }
 
 /** Returns [view, setView]; the view is the times shown. It always contains the instant: it moves
-    when the instant leaves it, and if it shows the end it moves with the end. */
-function useView({ start, end, folds, instant }) {
+    when the instant leaves it, and if it shows the end it moves with the end. `ready`: whether the
+    runs are known, and with them the pleats. */
+function useView({ start, end, folds, instant, ready }) {
   const [own, setOwn] = useState(null);
   const isChosen = useRef(false);
   const whole = [start, end];
@@ -92,10 +93,10 @@ function useView({ start, end, folds, instant }) {
   }
   view = fitted(view, whole);
   useEffect(() => {
-    if (!isOutside) return;
+    if (!isOutside || !ready) return;
     if (view[1] < end) setOwn(view);
     else setOwn(isChosen.current ? [view[0], Infinity] : null);
-  }, [instant]);
+  }, [instant, ready]);
   const set = ([from, to]) => {
     isChosen.current = true;
     const [left, right] = fitted([from, to], whole);
@@ -140,7 +141,7 @@ export function Timeline({ session, at, go, fresh, mark, picking, pick, commands
   const last = Math.max(0, events.length - 1);
   const place = at === null ? last : session.placeAt(at);
   const instant = at === null ? end : times[place] ?? 0;
-  const [view, setView] = useView({ start, end, folds, instant });
+  const [view, setView] = useView({ start, end, folds, instant, ready: session.upto >= 0 });
   const [from, to] = view;
   const shown = useMemo(() => axis(folds, from, to, width), [folds, from, to, width]);
   const whole = useMemo(() => axis(folds, start, end, width), [folds, start, end, width]);
