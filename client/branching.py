@@ -185,9 +185,9 @@ class Branching:
         """Edit a message, or the result of a call, and let the model answer again in a fork.
 
         `message_id`: by default the last message as of right after the offset `at` (by default
-        now). A text replaces the text of the message and keeps its attachments. With `call`,
-        the text replaces the result of that call; `error`: the model is told that the call failed;
-        `reason`: why, for people. No tool runs again.
+        now). A text replaces the text of the message and keeps its attachments. With `call`, the
+        text replaces the result of that call, `error` marks it as a failed call, and `reason` tells
+        people why it was replaced. No tool runs again.
         """
         if call is not None:
             return self._rerun_result(session_id, content, call, at, error, reason, name)

@@ -731,8 +731,8 @@ class Session(Closing):
         call instead; no tool runs again. Returns the fork and the reply.
 
         message: by default the last one, or the last one right after the event or offset `at`.
-        error: with `call`, the model is told that the call failed.
-        reason: with `call`, why its result was replaced, for people.
+        error: whether the new result is that of a failed call. Needs `call`.
+        reason: why the result was replaced, for people to read. Needs `call`.
         """
         key = call.call if isinstance(call, ToolFinished) else call
         message_id = message.message_id if isinstance(message, MessageReceived) else message

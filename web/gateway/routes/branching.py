@@ -34,8 +34,8 @@ class Regenerate(RequestBody):
 
 class Rerun(RequestBody):
     """The new text of a message, by default the last one right after the offset `at`, by default
-    now; or of the result of `call`. With `call` only, `error`: the model is told that it failed;
-    `reason`: why, for people.
+    now, or the new result of `call`. Only with `call`: `error` marks the result as that of a failed
+    call, and `reason` tells people why it was replaced.
     """
 
     text: str
