@@ -1,20 +1,23 @@
 """facts_cost: what deriving, storing and sending facts costs a worker that answers turns.
 
-Two worker processes on one broker, each with a log of its own, answer the same turns in alternating
-windows: one writes facts, one does not. A turn is a message, CALLS answers that each call a tool
-which does nothing, and a streamed answer without pauses. A turn has two facts however long it is,
-so the note has the figure of the shortest turn with a tool, too: of one call.
-The measured figure is the CPU time of the whole worker process, not of the broker, the model server
-or the client. Each run starts new processes, because two processes of the same program differ by
-about as much as the facts cost.
+One worker process answers the same turns in short windows. Every other window writes no facts: a
+switch in the worker, which the name of a session sets, turns off all that is done for them. Two
+processes of the same program, or two minutes of one process, differ by more than facts cost; two
+windows side by side do not.
+
+A turn is a message, CALLS answers that each call a tool which does nothing, and a streamed answer
+without pauses. A turn has two facts however long it is, so the note has the figure of the shortest
+turn with a tool, too: of one call. The measured figure is the CPU time of the whole worker process,
+not of the broker, the model server or the client. A window includes the pause after it, in which
+its last facts are sent and deleted.
 """
 
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 
 from foldlog.bench.live import events_until
@@ -27,16 +30,36 @@ from foldlog.local.messages_api import Reply, Rule, Script, ScriptedServer, text
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_FACTS
 
-SESSIONS, TURNS = 4, 10  # new sessions of a window, and the turns of each
-WINDOWS = 8  # of each worker in a run
+TURNS = 5  # of a window, which is one session
+PAIRS = 40  # of windows with and without facts, of each kind of turn in a run
 CALLS, CALLS_MIN = 4, 1  # of a turn
 WORDS = 60  # in the streamed answer
+PAUSE_S = 0.4  # longer than facts are held together (FactSender)
 PATIENCE_S = 60.0
 POLL_S = 0.05
-MAIN = "import sys; from foldlog.cli.__main__ import main; sys.exit(main())"
-WITHOUT = """
+WITH, WITHOUT = "with", "without"  # facts; the name of a session begins so
+MAIN = f"""
+import sys
+from foldlog.cli.__main__ import main
 from foldlog.processors.worker import assemble
-assemble.FactRows = assemble.Parts._fact_sender = lambda *_: None
+
+is_on = False
+
+class Rows(assemble.FactRows):
+    def __call__(self, event):
+        global is_on
+        is_on = event.entry.session_id.startswith("{WITH}-")
+        return super().__call__(event) if is_on else None
+
+class Sender(assemble.FactSender):
+    def begins_round(self):
+        return is_on and super().begins_round()
+
+    def next_due_ms(self):
+        return super().next_due_ms() if is_on else None
+
+assemble.FactRows, assemble.FactSender = Rows, Sender
+sys.exit(main())
 """
 LOOKS = Reply([text("I look."), tool_use("look")])
 ANSWERS = [
@@ -49,87 +72,83 @@ ANSWERS = [
 
 
 def facts_cost(here: Installation, runs: int) -> Ratio:
-    """CPU time per turn of a worker that writes facts, over one that writes none."""
-    ratios, shorts, found = [], [], {"with": [], "without": []}
+    """CPU time per turn of a worker while it writes facts, over the time while it writes none."""
+    found: dict[int, list[Pair]] = {CALLS: [], CALLS_MIN: []}
     with ScriptedServer(script=Script(ANSWERS)) as server:
         for run in range(runs):
-            (mine, short), (base, short_base) = _windows(here, server.base_url, f"run-{run}-")
-            ratios.append(sum(mine) / sum(base))
-            shorts.append(sum(short) / sum(short_base))
-            found["with"] += mine
-            found["without"] += base
-    ours, baseline = (statistics.median(each) for each in found.values())
+            with _worker(separate(here, f"run-{run}-"), server.base_url) as play:
+                for calls in (CALLS, CALLS_MIN):
+                    play(calls)  # warms up
+                    found[calls] += [play(calls) for _ in range(PAIRS)]
+    ours, baseline = (statistics.median(times) for times in zip(*found[CALLS], strict=True))
+    ratio, error = _mean(found[CALLS])
+    short, short_error = _mean(found[CALLS_MIN])
     note = (
-        f"{len(found['with']):,} windows of {SESSIONS * TURNS} turns each; "
-        f"{min(ratios):.4f} to {max(ratios):.4f} in a run, mean {statistics.mean(ratios):.4f}; "
-        f"with {CALLS_MIN} call a turn {min(shorts):.4f} to {max(shorts):.4f}"
+        f"{len(found[CALLS]):,} pairs of windows of {TURNS} turns; the mean ratio is within "
+        f"{error:.4f} of the true one at 95 %; with {CALLS_MIN} call a turn {short:.4f}, within "
+        f"{short_error:.4f}"
     )
-    ratio = statistics.median(ratios)
     return Ratio("facts_cost", ours, baseline, "ms/turn", ratio, runs, "at most 1.02", note)
 
 
-Costs = tuple[tuple[float, ...], ...]
-"""Ms of CPU time per turn in each window: of turns with CALLS, of turns with CALLS_MIN."""
+Pair = tuple[float, float]
+"""Ms of CPU time per turn, with facts and without, in two windows side by side."""
 
 
-def _windows(here: Installation, base_url: str, name: str) -> tuple[Costs, Costs]:
-    """The costs with facts, and without."""
-    with ExitStack() as stack:
-        mine, base = (
-            stack.enter_context(_answering(separate(here, name + kind), base_url, has_facts))
-            for kind, has_facts in (("with-", True), ("without-", False))
-        )
-        rows = [(next(mine), next(base))]  # warms up
-        for number in range(WINDOWS):
-            if number % 2:
-                rows.append((next(mine), next(base)))
-            else:
-                rows.append((next(base), next(mine))[::-1])
-    with_facts, without = zip(*rows[1:], strict=True)
-    return tuple(zip(*with_facts, strict=True)), tuple(zip(*without, strict=True))
+def _mean(pairs: list[Pair]) -> tuple[float, float]:
+    """The mean of the pairs' ratios, and two standard errors of it (0 of a single pair)."""
+    ratios = [ours / baseline for ours, baseline in pairs]
+    spread = statistics.stdev(ratios) if len(ratios) > 1 else 0.0
+    return statistics.mean(ratios), 2 * spread / len(ratios) ** 0.5
 
 
 @contextmanager
-def _answering(
-    here: Installation, base_url: str, has_facts: bool
-) -> Iterator[Iterator[list[float]]]:
-    """A worker. Each `next` plays a window of both kinds of turns and returns its ms per turn."""
+def _worker(here: Installation, base_url: str) -> Iterator[Callable[[int], Pair]]:
+    """A worker, and a function that plays two windows of turns with so many calls."""
     env = here.env() | {"ANTHROPIC_BASE_URL": base_url, "ANTHROPIC_API_KEY": "bench"}
-    program = MAIN if has_facts else WITHOUT + MAIN
-    command = [sys.executable, "-c", program, "worker", "--agent", "foldlog.bench.steps:AGENT"]
+    command = [sys.executable, "-c", MAIN, "worker", "--agent", "foldlog.bench.steps:AGENT"]
     with open(here.home / "worker.log", "wb") as errors:
         process = subprocess.Popen(command, env=env, cwd=here.home, stdout=errors, stderr=errors)
+    numbers = count(1)
     try:
         until = time.monotonic() + PATIENCE_S
         while not is_ready(here.settings.state_dir / "worker.json"):
             assert time.monotonic() < until, (here.home / "worker.log").read_text()[-2000:]
             time.sleep(POLL_S)
         with LogClient(here.settings, channel="bench") as client:
-            yield _played(client, process.pid)
-        written = sum(here.log.end_offsets(SESSION_FACTS).values())
-        assert bool(written) is has_facts, f"{written} facts"
+
+            def play(calls: int) -> Pair:
+                number = next(numbers)
+                order = (WITH, WITHOUT) if number % 2 else (WITHOUT, WITH)
+                times = {
+                    kind: _window(client, process.pid, f"{kind}-{number}", calls) for kind in order
+                }
+                return times[WITH], times[WITHOUT]
+
+            yield play
+        _check_facts(here, next(numbers) - 1)
     finally:
         process.terminate()
         process.wait()
         here.log.close()
 
 
-def _played(client: LogClient, pid: int) -> Iterator[list[float]]:
-    numbers = count(1)
-    while True:
-        costs = []
-        for calls in (CALLS, CALLS_MIN):
-            began = cpu_s(pid)
-            for _ in range(SESSIONS):
-                _talk(client, f"facts-{next(numbers)}", f"look {calls} times")
-            costs.append((cpu_s(pid) - began) * 1000 / (SESSIONS * TURNS))
-        yield costs
-
-
-def _talk(client: LogClient, name: str, message: str) -> None:
+def _window(client: LogClient, pid: int, name: str, calls: int) -> float:
+    """Play a session. Returns the worker's ms of CPU time per turn."""
+    began = cpu_s(pid)
     session = Session(client, name, AGENT.name)
     with client.fold(name) as folded:
         for _ in range(TURNS):
-            session.say(message)
+            session.say(f"look {calls} times")
             for _event in events_until(folded, ev.TurnEnded):
                 pass
+    time.sleep(PAUSE_S)
+    return (cpu_s(pid) - began) * 1000 / TURNS
+
+
+def _check_facts(here: Installation, pairs: int) -> None:
+    """Check that the switch works: half of the sessions have facts, two of each turn and some of
+    the session, and the others have none."""
+    written = sum(here.log.end_offsets(SESSION_FACTS).values())
+    least = pairs * TURNS * 2
+    assert least <= written <= least + 3 * pairs, f"{written} facts of {pairs} pairs of sessions"

@@ -46,8 +46,8 @@ WHAT = {
     "with 1,000 to 100,000 of them open at once in one partition, the highest over that with 10",
     "fleet_facts": "facts per second that a member of the fleet folds into its tables, over the "
     "records per second of the plain client",
-    "facts_cost": "CPU time of a worker process per turn (a message, four calls, an answer), "
-    "over that of a worker that writes no facts",
+    "facts_cost": "CPU time of a worker process per turn (a message, four calls, an answer) while "
+    "it writes facts, over that while it writes none",
     "takeover": "seconds until a worker on an empty disk decides in a partition of 1,000,000 "
     "events, over one of 10,000",
     "stream_cost": "CPU time of worker and gateway per streamed delta, with 100 streams of 50 "

@@ -38,7 +38,7 @@ SMALL: Mapping[ModuleType, Mapping[str, object]] = {
     fold_spread: {"STARTS": 1},
     frames: {"EVENTS": 40, "SESSIONS": 3, "FRAMES": 4, "EVENTS_A_S": 2_000.0},
     takeover: {"TURNS": 2, "SNAPSHOT_RECORDS": 50},
-    facts_cost: {"SESSIONS": 1, "TURNS": 2, "WINDOWS": 1},
+    facts_cost: {"TURNS": 2, "PAIRS": 1},
     fleet_facts: {"USERS": 3, "SESSIONS": 2, "TURNS": 1},
     steps: {"STEPS": 2, "TURNS": 1},
     live: {"MESSAGES": 2, "WARM_S": 0.0},

@@ -47,6 +47,13 @@ def test_a_link_names_a_session_and_an_offset(url, page_at, moments):
     expect(shown.get_by_text("until here")).to_have_count(1)
 
 
+def test_a_link_that_changes_before_the_first_frame_is_followed(url, page_at):
+    page = page_at(f"{url}/")
+    page.add_init_script("addEventListener('load', () => { location.hash = '#/s/talk'; })")
+    page.reload()
+    conversation(page).get_by_text("Turn 3 ended").wait_for()
+
+
 def test_the_keyboard_steps_through_the_views_event_by_event(url, page_at, moments):
     start = of_type(moments, ev.ToolStarted)[0].place
     page = page_at(f"{url}/#/s/talk@{moments[start].entry.offset}")

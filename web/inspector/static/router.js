@@ -1,7 +1,7 @@
 // Only the link decides what is shown: #/s/SESSION, #/s/SESSION@OFFSET, or else a view of the home
 // page.
 
-import { useEffect, useState } from "./lib.js";
+import { useLayoutEffect, useState } from "./lib.js";
 
 /** {session, at, view}: `at` is an offset, null for now; `view` is the home page's own part of the link.
     The session id is encoded, so it may contain any character; the last @ separates the offset. */
@@ -25,7 +25,7 @@ export function link(session, at = null) {
     null to the home page. */
 export function useLink() {
   const [place, setPlace] = useState(() => parseLink(location.hash));
-  useEffect(() => {
+  useLayoutEffect(() => { // runs at once: a link that changes before the first frame is not lost
     const read = () => setPlace(parseLink(location.hash));
     addEventListener("hashchange", read);
     return () => removeEventListener("hashchange", read);
