@@ -129,7 +129,9 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
     from .processors.worker.wake_once import wake_session as wake_session
     from .producers.checks import Invalid as Invalid
     from .producers.memory import MemoryWriter as MemoryWriter
+    from .schemas.origin import TokenRole as TokenRole
     from .web.asgi import asgi as asgi
+    from .web.gateway.access import Caller as Caller
     from .web.gateway.mounted import AsgiApp as AsgiApp
 
 # Public name -> module that defines it. Loaded by `__getattr__`, so `import foldlog` costs
@@ -154,6 +156,7 @@ _EXPORTS: dict[str, str] = {
     "BadCursor": ".client.session",
     "build_and_deploy": ".processors.tools.project",
     "CallEvent": ".client.events",
+    "Caller": ".web.gateway.access",
     "CanNotFork": ".client.branching",
     "CommandRefused": ".client.outcomes",
     "Compaction": ".processors.agent",
@@ -204,6 +207,7 @@ _EXPORTS: dict[str, str] = {
     "StreamOverrun": ".client.session",
     "Thinking": ".client.events",
     "Token": ".client.events",
+    "TokenRole": ".schemas.origin",
     "tool": ".processors.tools.tool",
     "ToolCalled": ".client.events",
     "ToolContext": ".processors.tools.context",

@@ -37,7 +37,7 @@ class Proof(StrEnum):
 
 
 class TokenRole(StrEnum):
-    """A right that a token gives a person beside the person's own sessions (claim `roles`).
+    """A right of a person beside the person's own sessions (of a token: its claim `roles`).
 
     operator: may read the sessions of all users; each look is recorded (looks.py).
     decide: with `operator`, may also answer approvals and settle doubts in them.

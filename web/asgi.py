@@ -34,9 +34,9 @@ def asgi(
 ) -> AsgiApp:
     """An ASGI app with the gateway's protocols: sessions, streams, AI SDK, AG-UI, durable streams.
 
-    authenticate: returns the user id of a request (a `starlette.requests.Request`), or None to
-        refuse it; it is called on the event loop, so it must not block. Without it, requests need a
-        token signed with FOLDLOG_GATEWAY_SECRET.
+    authenticate: returns the user id of a request (a `starlette.requests.Request`), a `Caller` for
+        a user with roles, or None to refuse it; it is called on the event loop, so it must not
+        block. Without it, requests need a token signed with FOLDLOG_GATEWAY_SECRET.
     origins: the other web origins whose pages may use the app (CORS).
     inspector: also serve the inspector, whose page is at the mount's path. It shows a user's
         sessions with their requests, system prompts and costs, so mount it for operators only.

@@ -13,11 +13,13 @@ import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from starlette.requests import Request
 from starlette.types import ASGIApp
 
+import foldlog
 from foldlog.log.errors import SettingsError
 from foldlog.log.memory import MemoryLog
-from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.schemas.topics import OPERATOR_LOOKS, SESSION_EVENTS
 from foldlog.tests.kit.played import Played, memory_log, settings_in
 from foldlog.tests.kit.slowness import allowed
 from foldlog.web.asgi import asgi
@@ -104,10 +106,36 @@ def test_the_application_says_who_the_user_is_and_records_prove_it(chat, log):
     assert {record.header("by") for record in reader.poll(1)} == {b"gateway app ana"}
 
 
-def test_a_user_id_that_is_not_valid_is_the_applications_error(log, tmp_path, caplog):
-    chat = asgi(authenticate=lambda _: "ana smith", settings=settings_in(tmp_path), log=log)
+def test_an_application_gives_its_operators_roles_and_their_looks_are_recorded(log, tmp_path):
+    def who(request: Request) -> str | foldlog.Caller | None:
+        user = request.headers.get("x-user")
+        roles = frozenset({foldlog.TokenRole.OPERATOR})
+        return foldlog.Caller(user, roles) if user == "eve" else user
+
+    chat = asgi(authenticate=who, settings=settings_in(tmp_path), log=log)
+    with running(application(chat)) as http:
+        url = "/chat/v1/sessions/s1/messages"
+        session_id = http.post(url, json={"text": "hi"}, headers=ANA).json()["session_id"]
+        here = f"/chat/v1/sessions/{session_id}"
+        assert http.get(here, headers=BOB).status_code == 404
+        assert log.end_offsets(OPERATOR_LOOKS) == dict.fromkeys(range(4), 0)
+        assert http.get(here, headers={"x-user": "eve"}).json()["session_id"] == session_id
+        assert sum(log.end_offsets(OPERATOR_LOOKS).values()) == 1
+        stopped = http.post(f"{here}/cancel", json={"turn": 1}, headers={"x-user": "eve"})
+        assert stopped.status_code == 403, stopped.text
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [("ana smith", "the user must be 1-"), (foldlog.Caller("ana", {"boss"}), "operator, decide")],
+)
+def test_a_user_id_or_a_role_that_is_not_valid_is_the_applications_error(
+    log, tmp_path, caplog, found, said
+):
+    chat = asgi(authenticate=lambda _: found, settings=settings_in(tmp_path), log=log)
     with running(application(chat)) as http:
         assert http.get("/chat/v1/sessions").status_code == 500
+    assert said in caplog.text
     assert log.end_offsets(SESSION_EVENTS) == dict.fromkeys(range(4), 0)
 
 

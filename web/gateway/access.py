@@ -45,9 +45,8 @@ class NotYours(Refused):
 class Caller(NamedTuple):
     """The user of a request.
 
-    roles: what the token allows beside the user's own sessions.
-    until: when the token expires (Unix s). The streams that were opened with this token end then
-        too.
+    roles: what this user may do beside the user's own sessions.
+    until: when this ends, as a token does (Unix s). The streams of the request end then too.
     is_developer: whether the gateway is in development mode, in which this user may do everything.
     """
 
@@ -90,9 +89,10 @@ def may(caller: Caller, owner: str, act: Act) -> bool:
     assert_never(act)
 
 
-Authenticate = Callable[[Request], str | None]
-"""Returns the id of the user who sent a request, or None to refuse it. An application that mounts
-the gateway and authenticates its own users passes this function.
+Authenticate = Callable[[Request], str | Caller | None]
+"""Returns the id of the user who sent a request, a Caller for a user with roles, or None to refuse
+the request. An application that mounts the gateway and authenticates its own users passes this
+function.
 """
 
 
@@ -128,17 +128,20 @@ class Access:
 
     def caller_of(self, request: Request) -> Caller:
         """The user of a request. Raises Unauthenticated, and ValueError if `authenticate` returned
-        an invalid user id.
+        an invalid user id or role.
         """
         if self._authenticate is None:
             return self.caller(request.headers, request.cookies)
-        user = self._authenticate(request)
-        if user is None:
+        found = self._authenticate(request)
+        if found is None:
             raise Unauthenticated("this application knows no user for this request. Nothing was "
                                   "done. Sign in.")
+        user, roles, until, _ = found if isinstance(found, Caller) else Caller(found)
         if not isinstance(user, str) or not is_id(user):
             raise ValueError(f"authenticate: {why_not_an_id('the user', str(user))}")
-        return Caller(user)
+        if unknown := set(roles) - set(TokenRole):
+            raise ValueError(f"authenticate: the roles are {', '.join(TokenRole)}, not {unknown}")
+        return Caller(user, frozenset(map(TokenRole, roles)), until)
 
     def caller(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> Caller:
         """The user of a request with these headers (lower case) and cookies. Raises
