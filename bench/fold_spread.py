@@ -4,9 +4,8 @@ Each log has sessions of one short turn (about 13 events) in one partition, of w
 10,000 or 100,000 are open at once. The open sessions write in turn, each what comes without a wait:
 its opening, then a message with the decision and the claim, then the answer (history.interleaved).
 A `foldlog worker` process with an empty store folds the log, measured as by `fold`: CPU time of the
-whole process, without its start. `session_cache_mb` is CACHE_MB, so that all sessions stay in
-memory; the default keeps about a quarter of 100,000, and reading the others from the store again is
-not measured here.
+whole process, without its start. All settings are the defaults: the cache holds about a quarter of
+100,000 open sessions; the others are read from the store again each time it is their turn to write.
 """
 
 import statistics
@@ -23,7 +22,6 @@ SPREADS = (10, 1_000, 10_000, 100_000)
 SESSIONS = 10_000  # of a log; at least as many as are open at once
 RUNS_MAX = 3
 ONCE = 100_000  # a log of so many sessions has 1.3 million events: one run is long enough
-CACHE_MB = 2_000
 FLUSH_EVERY = 20_000  # records
 PATIENCE_S = 60.0
 
@@ -38,7 +36,7 @@ def fold_spread(
     runs = min(runs, RUNS_MAX)
     logs = {spread: separate(here, f"spread-{spread}-") for spread in spreads}
     first = logs[spreads[0]]
-    starts = [_fold(first) for _ in range(STARTS)]
+    starts = [fold_once(first) for _ in range(STARTS)]
     start = Spent(*map(statistics.median, zip(*starts, strict=True)))
     events = {
         spread: write_spread(log, spread, max(spread, sessions)) for spread, log in logs.items()
@@ -47,7 +45,7 @@ def fold_spread(
     for run in range(runs):
         for spread, log in logs.items():
             if run == 0 or spread < ONCE:
-                cpu_s = _fold(log).without(start).cpu_s
+                cpu_s = fold_once(log).without(start).cpu_s
                 costs[spread].append(cpu_s / events[spread] * 1e6)
     for log in logs.values():
         log.log.close()
@@ -64,8 +62,8 @@ def fold_spread(
         for spread, found in costs.items()
     )
     note = (
-        f"microseconds of CPU time per event: {shown} open sessions; session_cache_mb "
-        f"{CACHE_MB:,}, one run at {ONCE:,}"
+        f"microseconds of CPU time per event: {shown} open sessions; one run at "
+        f"{ONCE:,}"
     )
     medians = {spread: statistics.median(found) for spread, found in costs.items()}
     line = [(float(spread), cost) for spread, cost in medians.items()]
@@ -74,10 +72,6 @@ def fold_spread(
         "fold_spread", medians[worst], statistics.median(base), "us/event", ratios[worst], runs,
         "at most 1.5", note, plot,
     )
-
-
-def _fold(here: Installation) -> Spent:
-    return fold_once(here, FOLDLOG_SESSION_CACHE_MB=str(CACHE_MB))
 
 
 def write_spread(here: Installation, spread: int, sessions: int) -> int:

@@ -70,8 +70,11 @@ class Session:
     The name seeds the texts and sizes.
     """
 
-    def __init__(self, name: str, offsets: Iterator[int]) -> None:
+    def __init__(
+        self, name: str, offsets: Iterator[int], chunk_chars: int = CHUNK_CHARS
+    ) -> None:
         self.views: SessionViews = initial(name)
+        self._chunk_chars = chunk_chars
         self._offsets = offsets
         self._chance = random.Random(name)
 
@@ -179,9 +182,9 @@ class Session:
                 ),
             )
         pieces = [
-            (block, kind, part[at : at + CHUNK_CHARS])
+            (block, kind, part[at : at + self._chunk_chars])
             for block, kind, part in streamed
-            for at in range(0, len(part), CHUNK_CHARS)
+            for at in range(0, len(part), self._chunk_chars)
         ]
         for seq, (block, kind, delta) in enumerate(pieces):
             chunk = ev.GenChunk(**place, seq=seq, block=block, kind=kind, delta=delta)

@@ -128,18 +128,18 @@ def _replay(here: Installation) -> Spent:
     return Spent(cpu_s, ended - began)
 
 
-def fold_once(here: Installation, **env: str) -> Spent:
-    """The time from the start of a worker without a store until the worker is ready. env: further
-    variables of its environment."""
+def fold_once(here: Installation) -> Spent:
+    """The time from the start of a worker without a store until the worker is ready."""
     shutil.rmtree(here.settings.state_dir / "store", ignore_errors=True)
+    # Of the run before. With them, the worker would fold next to nothing.
+    shutil.rmtree(here.settings.blobs_dir / "snapshots", ignore_errors=True)
     note = here.settings.state_dir / "worker.json"
     note.unlink(missing_ok=True)
     began = time.perf_counter()
     command = [sys.executable, "-m", "foldlog.cli", "worker"]
     given = here.env() | {"ANTHROPIC_API_KEY": "bench", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
-    given["FOLDLOG_SNAPSHOT_RECORDS"] = "0"  # else the second run would fold next to nothing
     with open(here.home / "worker.log", "ab") as log:
-        process = subprocess.Popen(command, env=given | env, cwd=here.home, stdout=log, stderr=log)
+        process = subprocess.Popen(command, env=given, cwd=here.home, stdout=log, stderr=log)
     try:
         while not is_ready(note):
             assert process.poll() is None, (here.home / "worker.log").read_text()[-2000:]

@@ -56,8 +56,8 @@ WHAT = {
     "text in the log within 500 ms and a chunk within 250 ms (99th percentile), over 300",
     "step_turnaround": "time from the end of an answer that calls a no-op tool to the next model "
     "request, over one hop through the log",
-    "durable_step": "time of a no-op tool call, over a step of the fastest peer (DBOS, LangGraph, "
-    "pi-durable)",
+    "durable_step": "time from the end of an answer that calls a no-op tool to the next model "
+    "request, over a step of the fastest peer (DBOS, LangGraph, pi-durable)",
     "message_to_request": "time from a message to the model request, over one hop through the log",
     "recovery": "seconds from kill -9 during an answer to its resumption",
     "journaled_stream": "characters per second through the log, over those of the provider's "

@@ -1,15 +1,15 @@
 """step_turnaround and durable_step: the time that one step of a turn takes, with a tool that does
 nothing.
 
-step_turnaround is measured at the model server: from the last byte of an answer that calls the tool
-to the arrival of the next request. It contains everything that foldlog does between two model
-calls: store the answer, decide, claim and run the tool, store its result, decide and claim the next
-model call, build the request. The baseline is one hop through the log (`hop_ms`).
+Both are measured at the model server: from the last byte of an answer that calls the tool to the
+arrival of the next request. This contains everything that foldlog does between two model calls:
+store the answer, decide, claim and run the tool, store its result, decide and claim the next model
+call, build the request.
 
-durable_step is measured by a reader of the log: from the arrival of GEN_COMPLETE to the arrival of
-the call's TOOL_RESULT. The baseline is the fastest peer: a step of DBOS on Postgres, a superstep of
-LangGraph with SqliteSaver or PostgresSaver at 10 and 500 messages, a tool round of pi-durable on
-SQLite. Each peer script states what it times.
+The baseline of step_turnaround is one hop through the log (`hop_ms`). That of durable_step is the
+fastest peer: a tool round of pi-durable on SQLite, which has the same span; a step of DBOS on
+Postgres and a superstep of LangGraph with SqliteSaver or PostgresSaver at 10 and 500 messages,
+which call no model and so do less. Each peer script states what it times.
 """
 
 import statistics
@@ -83,21 +83,17 @@ def _tool_worker(here: Installation) -> Iterator[ScriptedServer]:
             yield server
 
 
-def _play(here: Installation) -> list[float]:
-    """Play the turns of a run. Returns the ms of each tool call, as a reader of the log sees it."""
-    times_ms: list[float] = []
+def _play(here: Installation, server: ScriptedServer) -> list[float]:
+    """Play the turns of a run. Returns the ms of each step."""
+    seen = len(server.journal.entries())
     name = f"steps-{time.monotonic_ns()}"
     with LogClient(here.settings, channel="bench") as client, client.fold(name) as folded:
         session = Session(client, name, AGENT.name)
-        for turn in range(TURNS + 1):
+        for _ in range(TURNS + 1):
             session.say("go")
-            answered = 0.0
-            for event in live.events_until(folded, ev.TurnEnded):
-                if isinstance(event, ev.GenComplete):
-                    answered = time.perf_counter()
-                elif isinstance(event, ev.ToolResult) and turn:
-                    times_ms.append((time.perf_counter() - answered) * 1000)
-    return times_ms
+            for _event in live.events_until(folded, ev.TurnEnded):
+                pass
+    return _turnarounds(server.journal.entries()[seen:])
 
 
 def step_turnaround(here: Installation, runs: int) -> Ratio:
@@ -106,9 +102,7 @@ def step_turnaround(here: Installation, runs: int) -> Ratio:
     with _tool_worker(here) as server:
         for _ in range(runs):
             hops.append(hop_ms(here, USER_SESSIONS, "bench", b"x" * 200))
-            seen = len(server.journal.entries())
-            _play(here)
-            waits += _turnarounds(server.journal.entries()[seen:])
+            waits += _play(here, server)
     ours, base = statistics.median(waits), statistics.median(hops)
     note = (
         f"{len(waits)} steps, p90 {statistics.quantiles(waits, n=10)[-1]:.1f} ms; hop "
@@ -133,18 +127,18 @@ def _turnarounds(entries: list[dict]) -> list[float]:
 
 
 def durable_step(here: Installation, runs: int) -> Ratio:
-    """Ms of a tool call, divided by the ms of a step of the fastest peer."""
+    """Ms of a step, divided by the ms of a step of the fastest peer."""
     ours: list[float] = []
     theirs: dict[str, list[float]] = {name: [] for name in PEERS}
     with ExitStack() as stack:
         processes = {
             name: stack.enter_context(peer(row.script, row.package)) for name, row in PEERS.items()
         }
-        stack.enter_context(_tool_worker(here))
+        server = stack.enter_context(_tool_worker(here))
         for _ in range(runs):
             for name, process in processes.items():
                 theirs[name] += process.ask({"steps": STEPS * TURNS, **PEERS[name].question})
-            ours += _play(here)
+            ours += _play(here, server)
     medians = {name: statistics.median(times) for name, times in theirs.items()}
     best = min(medians, key=medians.__getitem__)
     note = ", ".join(

@@ -30,7 +30,7 @@ from foldlog.schemas.topics import SESSION_EVENTS, topics
 
 SHORT, LONG = 10_000, 1_000_000  # events
 TURNS = 20  # of a session
-MORE_CHUNKS = 7  # written after each chunk of bench/history.py
+CHUNK_CHARS = 4  # of a slow provider: each token is a chunk
 SNAPSHOT_RECORDS = 5_000  # so that the short log has a snapshot, too
 PATIENCE_S = 600.0
 POLL_S = 0.05
@@ -110,18 +110,14 @@ class _Log:
         producer, offsets, written = self._log.producer(), count(), 0
         while written < events:
             name = next(self._names)
-            session = Session(name, offsets)
+            session = Session(name, offsets, CHUNK_CHARS)
             for turn in range(TURNS + 1):
                 for writer, event in session.turn() if turn else session.opened():
-                    record = encode(event), headers_for(event, writer)
-                    copies = MORE_CHUNKS if isinstance(event, ev.GenChunk) else 0
-                    for _ in range(copies):
-                        next(offsets)
-                    for _ in range(1 + copies):
-                        producer.append(SESSION_EVENTS, name, *record)
-                        written += 1
-                        if written % FLUSH_EVERY == 0:
-                            producer.flush(PATIENCE_S)
+                    headers = headers_for(event, writer)
+                    producer.append(SESSION_EVENTS, name, encode(event), headers)
+                    written += 1
+                    if written % FLUSH_EVERY == 0:
+                        producer.flush(PATIENCE_S)
         producer.close()
         return written
 
