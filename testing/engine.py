@@ -319,9 +319,9 @@ class Effects:
 
     def start(self, work: Callable[[], Awaitable[object]]) -> None:
         """Run an effect from the queue, while no other effect runs."""
-        self._over.clear()
+        over = self._over = asyncio.Event()  # an event belongs to one event loop
         self._effect = asyncio.ensure_future(work())
-        self._effect.add_done_callback(lambda _: self._over.set())
+        self._effect.add_done_callback(lambda _: over.set())
 
     async def ended(self) -> None:
         """Wait until the running effect ends or the worker is killed. Raises what the effect
