@@ -414,13 +414,13 @@ async def test_a_cancelled_wait_for_an_answer_leaves_the_tool_running(foldlog_ag
 
     async def wait_for_gate(_):
         begun.set()
-        await gate.wait()
+        await asyncio.wait_for(gate.wait(), PATIENCE_S)
 
     agent, steps = packer(wait_for_gate, effect="once")
     run = foldlog_agent(agent, script=[calls("pack", order=17), "Packed."])
     reply = run.send("pack 17")
     answer = asyncio.ensure_future(reply.answer())
-    await begun.wait()
+    await asyncio.wait_for(begun.wait(), PATIENCE_S)
     answer.cancel()
     with pytest.raises(asyncio.CancelledError):
         await answer
@@ -538,8 +538,9 @@ def test_answers_and_threads_that_are_left_at_the_end_are_warnings(tmp_path):
 
         async def test_a_thread(foldlog_agent):
             run = foldlog_agent(agent, script=[calls("hang")])
+            run.send("go")
             async with run.working():
-                await asyncio.to_thread(begun.wait)
+                await asyncio.to_thread(begun.wait, 60)
                 await run.crash()
             await run.settle()
 
