@@ -26,21 +26,38 @@ class WorkerInfo(NamedTuple):
 
 def worker_info(state_dir: Path) -> WorkerInfo:
     """The worker that currently runs in this directory."""
+    pid, web = _noted(state_dir)
+    try:
+        status = json.loads(_page(f"{web}/status/"))
+    except (OSError, ValueError):
+        return WorkerInfo(pid if pid and _lives(pid) else None, None)
+    return WorkerInfo(pid, status if isinstance(status, dict) else None)
+
+
+def is_ready(state_dir: Path) -> bool:
+    """Whether the worker of this directory has its partitions, so that it answers sessions."""
+    try:
+        return bool(_page(f"{_noted(state_dir)[1]}/readyz/"))
+    except (OSError, ValueError):  # it is not ready, or there is none
+        return False
+
+
+def _noted(state_dir: Path) -> tuple[int | None, str]:
+    """The pid and the address that the last worker of this directory wrote down."""
     try:
         contents = json.loads((state_dir / "worker.json").read_text("utf-8"))
-        pid, web = int(contents["pid"]), str(contents["web"])
+        return int(contents["pid"]), str(contents["web"])
     except (OSError, ValueError, KeyError, TypeError):
-        return WorkerInfo(None, None)
+        return None, ""
+
+
+def _page(url: str) -> bytes:
     import urllib.request  # here, so that a worker starts without this import
 
     # Do not use a proxy from the environment, because the address is this machine's loopback.
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with direct.open(f"{web}/status/", timeout=REQUEST_TIMEOUT_S) as answer:
-            status = json.load(answer)
-    except (OSError, ValueError):
-        return WorkerInfo(pid if _lives(pid) else None, None)
-    return WorkerInfo(pid, status if isinstance(status, dict) else None)
+    with direct.open(url, timeout=REQUEST_TIMEOUT_S) as answer:
+        return bytes(answer.read())
 
 
 def unserved(state_dir: Path, holders: PartitionView, agent: str) -> str:

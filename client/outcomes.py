@@ -22,7 +22,7 @@ from ..schemas.enums import EndReason
 from ..schemas.events.parts import ReadBlob
 from .printable import no_text, text_of_body
 from .session_fold import SessionFold
-from .waiting import Waits, what_it_waits_for
+from .waiting import HOW_TO_START, Waits, what_it_waits_for
 
 PATIENCE_S = 5.0
 """After how many seconds without progress a waiting caller gets the reason."""
@@ -35,8 +35,7 @@ ANSWER_S = 600.0
 
 NO_WORKER = (
     "no worker has responded for {seconds:g} s; the message is kept. Check that a worker with "
-    "agent {agent} is running: start one with `foldlog worker --agent MODULE:ATTR` or `foldlog "
-    "dev`, or find the reason with `foldlog doctor`"
+    f"agent {{agent}} is running: start one with {HOW_TO_START}"
 )
 
 

@@ -14,6 +14,12 @@ from ..processors.fold.projections.transcript import Line
 from ..processors.fold.views import SessionViews
 from .status import Reason, Status, turn_situation, why_unserved
 
+HOW_TO_START = (
+    "`foldlog.Worker([agent])`, `foldlog worker --agent MODULE:ATTR` or `foldlog dev`, or find the "
+    "reason with `foldlog doctor`"
+)
+"""How a program, or a person, starts a worker with an agent."""
+
 
 class Waits(NamedTuple):
     """Why a session waits; `text` is '' if unknown.
@@ -50,10 +56,7 @@ def who_lacks(agent: str, holders: PartitionView | None) -> str:
     if holders is None or reason is None:
         return ""
     what = f"no worker serves agent {agent} here"
-    remedy = (
-        f"Start a worker with agent {agent}: `foldlog worker --agent MODULE:ATTR` or `foldlog "
-        "dev`, or find the reason with `foldlog doctor`"
-    )
+    remedy = f"Start a worker with agent {agent}: {HOW_TO_START}"
     if reason is Reason.NOT_TAKEN:
         return f"no worker has responded yet: none has taken the session's partition. {remedy}"
     found = (holders.holder(role) for role in ANSWERS)
@@ -70,7 +73,7 @@ def who_lacks(agent: str, holders: PartitionView | None) -> str:
     return (
         f"{what}: worker {worker_id(holder.owner)} has the session's partition and serves {served}."
         f" {start} every worker with an --agent MODULE:ATTR for each of these agents and for "
-        f"{agent}"
+        f"{agent}, or with all of them in `foldlog.Worker([...])`"
     )
 
 

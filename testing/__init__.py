@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
         RunNeverEnds as RunNeverEnds,
         RunReply as RunReply,
         RunWaits as RunWaits,
+        ToolStillRuns as ToolStillRuns,
     )
     from .script import (
         AnswersUnused as AnswersUnused,
@@ -47,6 +48,7 @@ _EXPORTS: dict[str, str] = {
     "ScriptExhausted": ".script",
     "Scripted": ".script",
     "ToolChecked": ".tools",
+    "ToolStillRuns": ".run",
     "calls": ".script",
     "check_tool": ".tools",
     "fails": ".script",

@@ -2,9 +2,12 @@
 
 Folding, WAKE, decisions and claims are the worker's own code, and so are model calls (real HTTP to
 a scripted server) and tools. The threads, the broker and the real time of a worker are missing:
-each call of `step` folds records, runs one effect to its end, or finds nothing to do.
+each call of `step` folds records, runs one effect to its end, or finds nothing to do. A killed
+worker's effect is cancelled, and nothing waits for its end.
 """
 
+import asyncio
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,8 +18,9 @@ from ..log.memory import MemoryLog
 from ..processors.agent import Agent
 from ..processors.effects.effect import Means
 from ..processors.effects.kinds import run_of
-from ..processors.effects.ports import Begin, EffectId
+from ..processors.effects.ports import Begin, BeginTool, EffectId
 from ..processors.effects.slots import Slots
+from ..processors.fold.projections.turn_view import Call
 from ..processors.fold.views import SessionViews
 from ..processors.store.identity import Identity
 from ..processors.store.store import DictBackend, Store
@@ -61,6 +65,8 @@ class Engine:
     `crashes`: by event type, after how many further records of the type the worker crashes.
     `effects`: the effects of the running worker.
     `queue`: effects that have not run yet.
+    `threads`: the threads in which tools of killed workers ran, with the name and the key of their
+        calls.
     `log_lines`: the lines that workers logged.
     """
 
@@ -72,6 +78,7 @@ class Engine:
         self.crashes: Counter[str] = Counter()
         self.restarts = 0
         self.queue: list[Callable[[], Awaitable[object]]] = []
+        self.threads: list[tuple[threading.Thread, str]] = []
         self.log_lines: list[str] = []
         self.side_log = SideLogStore(directory / "side")
         self._start()
@@ -118,7 +125,7 @@ class Engine:
 
     def restart(self) -> None:
         """Kill the worker and start another worker. Only the log and the blobs remain."""
-        self.effects.is_dead = True
+        self.effects.kill()
         self.queue.clear()
         self.reader.close()
         self.restarts += 1
@@ -154,20 +161,24 @@ class Engine:
         return False
 
     async def step(self) -> bool:
-        """Do the next piece of work; False if nothing is due at the clock's current time."""
+        """Do the next piece of work; False if nothing is due at the clock's current time.
+
+        If this is cancelled, the running effect continues, and the next step waits for it.
+        """
         try:
-            records = self.reader.poll(0, 1000)
-            if records:
-                self.worker.consume(records)
-                return True
-            if self.queue:
-                await self.queue.pop(0)()
-                return True
-            self.worker.tick()
-            return bool(self.queue) or self._is_behind()
+            if not self.effects.works:
+                records = self.reader.poll(0, 1000)
+                if records:
+                    self.worker.consume(records)
+                    return True
+                if not self.queue:
+                    self.worker.tick()
+                    return bool(self.queue) or self._is_behind()
+                self.effects.start(self.queue.pop(0))
+            await self.effects.ended()
         except Crash:
             self.restart()
-            return True
+        return True
 
     def _is_behind(self) -> bool:
         end = self.log.end_offsets(SESSION_EVENTS)[0]
@@ -218,7 +229,6 @@ class Engine:
         return self.blobs.get(ref.sha256)
 
 
-
 class Effects:
     """The effects, the sink and the producer of one worker process. After the worker's death,
     nothing more is written.
@@ -227,7 +237,10 @@ class Effects:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._produce = appender(engine.log.producer(), Mailbox())
-        self._late: set[Awaitable[None]] = set()
+        self._effect: asyncio.Task[object] | None = None
+        self._over = asyncio.Event()  # the effect has ended, or the worker is dead
+        self._call: tuple[str, Call] | None = None  # of the running effect, with its session
+        self._late: set[asyncio.Task[None]] = set()
         self.is_dead = False
 
         async def get_client(_stop: Stop) -> Any:
@@ -285,11 +298,60 @@ class Effects:
         run = run_of(session_id, begin, self._means)
 
         async def work() -> None:
+            self._call = (session_id, begin.call) if isinstance(begin, BeginTool) else None
             late = await run.work(self, Stop())
             if late is not None:  # the tool runs past its deadline, and may report a late result
-                self._late.add(late)
+                self._late.add(asyncio.create_task(self._finish(late)))
 
         self._engine.queue.append(work)
+
+    async def _finish(self, late: Awaitable[None]) -> None:
+        try:
+            await late
+        except Crash:
+            if not self.is_dead:
+                self._engine.restart()
+
+    @property
+    def works(self) -> bool:
+        """Whether an effect runs."""
+        return self._effect is not None
+
+    def start(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Run an effect from the queue, while no other effect runs."""
+        over = self._over = asyncio.Event()  # an event belongs to one event loop
+        self._effect = asyncio.ensure_future(work())
+        self._effect.add_done_callback(lambda _: over.set())
+
+    async def ended(self) -> None:
+        """Wait until the running effect ends or the worker is killed. Raises what the effect
+        raised."""
+        await self._over.wait()
+        effect, self._effect = self._effect, None
+        if effect is not None and not self.is_dead and not effect.cancelled():
+            effect.result()
+
+    def kill(self) -> None:
+        """Cancel the running effect with its tool. A tool's thread cannot be ended, but nothing
+        reads its result."""
+        self.is_dead = True
+        self._over.set()
+        killed: list[asyncio.Task[Any]] = [*self._late]
+        if self._effect is not None:
+            killed += [*self._tool_of(self._effect), self._effect]  # or the effect ends the tool
+            self._effect.add_done_callback(lambda effect: effect.cancelled() or effect.exception())
+        for task in killed:
+            task.cancel()
+
+    def _tool_of(self, effect: asyncio.Task[Any]) -> list[asyncio.Task[Any]]:
+        """The task of the tool that an effect runs. Records the tool's thread, if it has one."""
+        if self._call is None:
+            return []
+        session_id, call = self._call
+        named = [t for t in threading.enumerate() if t.name == f"tool {call.key}"]
+        self._engine.threads += [(thread, f"{call.name} ({call.key})") for thread in named]
+        tasks, name = asyncio.all_tasks(effect.get_loop()), f"tool {session_id} {call.key}"
+        return [task for task in tasks if task.get_name() == name]
 
     def chunks_since(
         self, session_id: str, _partition: int, offset: int, _attempt: int = 0
@@ -300,10 +362,10 @@ class Effects:
         return [event for event in events if isinstance(event, ev.GenChunk)]
 
     def stop(self, effect: EffectId, why: str) -> bool:
-        """Does nothing, because every effect ends within one call of `step`."""
+        """Does nothing, because a worker reads and decides only while no effect runs."""
         return True
 
     def running(self, role: str) -> int:
-        """Returns 0, because no effect runs between two calls of `step`."""
+        """Returns 0, because a worker reads and decides only while no effect runs."""
         return 0
 

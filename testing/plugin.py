@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _OTHERS = ("asyncio", "anyio", "trio")
+_PASSED = pytest.StashKey[bool]()
 
 
 class MakeRun:
@@ -63,11 +64,29 @@ class MakeRun:
         self.runs.append(AgentRun(agents, script, directory, user, session_id))
         return self.runs[-1]
 
-    def warn_of_unused_answers(self) -> None:
-        """Warn of each script that has answers left, because the model got fewer requests."""
+    def close(self) -> None:
+        """Close the runs."""
+        for run in self.runs:
+            run.close()
+
+    def check(self) -> None:
+        """Raise Refused if a run did less than the test asked for. Warn of scripts that have
+        answers left, because the model got fewer requests, and of tools that still run."""
+        from .run import ToolStillRuns
         from .script import AnswersUnused
 
         for run in self.runs:
+            run.demand_complete()
+        for run in self.runs:
+            for call in run.left_running():
+                warnings.warn(
+                    f"tool {call} of session {run.session.id} still runs, although its worker was "
+                    "killed: only an async tool can be ended, a thread cannot. Its result is "
+                    "lost. Let the tool end, for example with a threading.Event that the test "
+                    "sets",
+                    ToolStillRuns,
+                    stacklevel=2,
+                )
             if unused := run.unused():
                 warnings.warn(
                     f"{unused} answer{'s' * (unused > 1)} of the script of session "
@@ -80,25 +99,25 @@ class MakeRun:
 
 
 @pytest.fixture
-def foldlog_agent(tmp_path: Path) -> Iterator[MakeRun]:
+def foldlog_agent(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MakeRun]:
     """Makes runs: `foldlog_agent(agent, *more_agents, script=[...], user="tester")`."""
     make = MakeRun(tmp_path)
     yield make
-    for run in make.runs:
-        run.close()
-    for run in make.runs:
-        run.demand_complete()
-    make.warn_of_unused_answers()
+    make.close()
+    if request.node.stash.get(_PASSED, False):  # or one mistake would be reported twice
+        make.check()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Generator[None, T, T]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, T, T]:
     """Fail a test that passed although a call of the kit, such as `run.crash()`, was not awaited.
     """
     FORGOTTEN.clear()
+    item.stash[_PASSED] = False
     result = yield
     if FORGOTTEN:
         pytest.fail(" ".join(FORGOTTEN), pytrace=False)
+    item.stash[_PASSED] = True
     return result
 
 

@@ -6,6 +6,7 @@ two awaits: a run continues only while a test awaits its reply.
 
 import asyncio
 import difflib
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -41,12 +42,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 IDLE_S = 0.01
 """How long a worker of `AgentRun.working` waits for records of other connections."""
+THREAD_END_S = 1.0
+"""How long the end of a test waits for the thread of a tool whose worker was killed."""
 
 
 class RunWaits(Refused):
     """The run cannot continue, because it waits for a person or for something that the test must
     do.
     """
+
+
+class ToolStillRuns(UserWarning):
+    """A tool still runs in its thread at the end of the test, although its worker was killed."""
 
 
 class RunNeverEnds(Refused):
@@ -177,12 +184,14 @@ class AgentRun:
 
     @awaited
     async def crash(self) -> None:
-        """Kill the worker now, and start another worker.
+        """Kill the worker now, also in the middle of a tool, and start another worker.
 
         Everything that is not in the log is lost. A lost model call is repeated with the same
-        answer of the script.
+        answer of the script. A running tool is cancelled; a tool in a thread cannot be ended, but
+        its result is lost.
         """
         self._engine.restart()
+        await asyncio.sleep(0)  # the cancelled tool ends
 
     def crash_after(self, event: str, *, nth: int = 1) -> None:
         """Kill the worker right after it has written its nth event of a type, such as TOOL_STARTED
@@ -198,6 +207,10 @@ class AgentRun:
     def crashes(self) -> int:
         """How often the worker was killed."""
         return self._engine.restarts
+
+    def left_running(self) -> list[str]:
+        """The calls of killed workers whose tools still run, because a thread cannot be killed."""
+        return [call for thread, call in self._engine.threads if _runs_on(thread)]
 
     def unused(self) -> int:
         """How many answers of the script were not used, because the model got fewer requests."""
@@ -384,6 +397,11 @@ class RunReply:
 
     def __await__(self) -> Generator[Any, None, Answer]:
         return self.answer().__await__()
+
+
+def _runs_on(thread: threading.Thread) -> bool:
+    thread.join(THREAD_END_S)
+    return thread.is_alive()
 
 
 def _demand_event_type(event: str) -> None:

@@ -6,6 +6,7 @@ A request that is repeated after a crash of a worker gets the same answer again.
 background requests do not use up answers.
 """
 
+import difflib
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -108,8 +109,10 @@ def _checked(script: Iterable[Scripted | str], tools: Sequence[str]) -> list[Scr
         called = [block["name"] for block in answer.blocks if block["type"] == "tool_use"]
         for name in called:
             if name not in tools:
+                close = difflib.get_close_matches(name, tools, 1)
+                hint = f", did you mean {close[0]}?" if close else "."
                 raise Refused(
-                    f"answer {number} of script= calls {name}, which no agent of the run has. "
+                    f"answer {number} of script= calls {name}, which no agent of the run has{hint} "
                     f"Their tools: {', '.join(tools) or 'none'}"
                 )
     return answers

@@ -8,8 +8,9 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -25,11 +26,15 @@ from ..terminal.log_lines import to_stderr
 from ..terminal.printing import line, note
 from ..terminal.progress import Clock
 from ..terminal.signals import interrupting
+from ..worker_info import is_ready
 from . import gateway
 from .fleet import child_fleet
 from .kafka import start_broker
 
 ROLES = tuple(Role)
+READY_S = 60.0
+"""How long `dev` waits for its worker until it prints the next command, in seconds."""
+POLL_S = 0.1
 agent_option = click.option(
     "--agent",
     "agents",
@@ -262,8 +267,11 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
 
         line(f"the model answers at {host_of(edge.settings.base_url)}")
     which = "" if DEFAULT_AGENT in names else f" --agent {names[0]}"
-    line(f"Next, in another terminal: foldlog chat{which}")
-    line("Inspect it with: foldlog sessions, foldlog tail --follow, foldlog doctor")
+
+    def announce() -> None:
+        line(f"Next, in another terminal: foldlog chat{which}")
+        line("Inspect it with: foldlog sessions, foldlog tail --follow, foldlog doctor")
+
     with ExitStack() as stack:
         end_gateway = stack.enter_context(gateway.child_gateway(edge, origins, port))
         end_fleet = stack.enter_context(child_fleet(edge))
@@ -276,6 +284,7 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
         if first is not None:
             reloader = Reloader(agents, first, edge.settings.state_dir, note)
             reload = stack.enter_context(reloader.watching())
+        stack.enter_context(when_ready(edge.settings.state_dir, announce))
         code = run_supervised(
             edge, ROLES, agents, None,
             watch=True, reload=reload, unreachable=partial(restart_broker, edge),
@@ -284,6 +293,34 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
     if edge.settings.bootstrap_servers is None and code == 0:
         line("the worker has ended; Kafka runs on until `foldlog down`")
     return code
+
+
+@contextmanager
+def when_ready(state_dir: Path, announce: Callable[[], None]) -> Iterator[None]:
+    """During a block, call `announce` in a thread once the worker of a directory is ready. If it is
+    not ready after READY_S, print this first."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        until = time.monotonic() + READY_S
+        while not is_ready(state_dir):
+            if time.monotonic() > until:
+                note(
+                    f"the worker is not ready after {READY_S:g} s; the reason is above, or see "
+                    "`foldlog doctor`. Messages are kept, and answered when it is ready"
+                )
+                break
+            if ended.wait(POLL_S):
+                return
+        announce()
+
+    watcher = threading.Thread(target=watch, name="ready", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def restart_broker(edge: Edge) -> None:

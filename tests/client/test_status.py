@@ -116,7 +116,7 @@ def test_a_session_that_no_worker_serves_says_so(tmp_path):
     assert what_it_waits_for(story.played.views, story.played.fold.holders).text == ""
     story.gone()
     ended = who_lacks("shop", story.played.fold.holders)
-    assert "worker w1 had its partition and has ended. Start a worker with agent shop" in ended
+    assert "w1 had its partition and has ended. Start a worker with agent shop: `foldlog." in ended
 
 
 def test_the_end_of_a_parents_turn_is_not_the_forks(tmp_path):

@@ -12,6 +12,7 @@ from foldlog.schemas.events.parts import AgentDigest
     [
         ("shpo", "Did you mean shop? Then open a new session with it. If not, start every worker"),
         ("clerk", "serves shop. Start every worker with an --agent MODULE:ATTR for each of these"),
+        ("clerk", "and for clerk, or with all of them in `foldlog.Worker([...])`"),
     ],
 )
 def test_an_agent_that_no_worker_serves_may_be_misspelt(agent, advice):

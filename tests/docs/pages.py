@@ -131,7 +131,11 @@ class Reader:
             self._run("".join(commands), "".join(queries), expected)
 
     def _serve(self, command: str, expected: str) -> None:
-        """Start a server in a separate terminal, and wait for the expected output."""
+        """Start a server in a separate terminal, and wait for the expected output. A web
+        application takes the place of another one."""
+        for earlier, _ in self._servers:
+            if "uvicorn" in command and "uvicorn" in earlier.args[-1] and earlier.poll() is None:
+                end(earlier, END_S, signal.SIGINT)
         out = self.directory / f"terminal-{len(self._servers)}"
         with out.open("w") as file:
             process = subprocess.Popen(
@@ -140,7 +144,10 @@ class Reader:
             )
         self._servers.append((process, out))
         wanted, until = expected or "base_url" * ("messages_api" in command), _until()
-        while missing(wanted, out.read_text()):
+        has_gateway = command.startswith("foldlog dev")
+        while missing(wanted, out.read_text()) or (
+            has_gateway and not _SERVES.search(out.read_text())
+        ):
             assert process.poll() is None and time.monotonic() < until, out.read_text()
             time.sleep(0.05)
         if (serves := _SERVES.search(out.read_text())) is not None:

@@ -301,7 +301,7 @@ class Played:
         self.tool_start()
         self.tool_result(result)
 
-    def uncertain(self, index: int = 0, reason: str = "the worker died") -> None:
+    def uncertain(self, index: int = 0, reason: str = "the worker died", why: str = "") -> None:
         call = self.views.turn.calls[index]
         self.append(
             ev.ToolFailedUncertain(
@@ -309,7 +309,7 @@ class Played:
             ),
             "tools",
         )
-        needed = ev.HumanNeeded(call=call.key, why=reason)
+        needed = ev.HumanNeeded(call=call.key, why=why or reason)
         self.append(needed, "sessions", self.session_id)  # ignored if a person is faster
 
     def end(self, reason: str = "end_turn", **limit: int) -> int:

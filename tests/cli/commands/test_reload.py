@@ -264,6 +264,7 @@ def dev(broker, tmp_path_factory):
     running = Dev(tmp_path_factory.mktemp("dev"), broker.bootstrap_servers)
     try:
         running.see("Next, in another terminal")
+        assert "partitions 0" in running("status"), "its worker serves at once"
         yield running
     finally:
         running.end()

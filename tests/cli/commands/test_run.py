@@ -24,7 +24,7 @@ from foldlog.processors.effects.models.client import host_of
 from foldlog.processors.worker.start_lock import exclusive_start
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.kit.played import settings_in
-from foldlog.tests.kit.waiting import joined, until
+from foldlog.tests.kit.waiting import PATIENCE_S, joined, until
 
 APP = """
 from foldlog.processors.agent import Agent
@@ -268,6 +268,9 @@ def test_the_worker_info_of_no_worker_and_of_a_silent_one(tmp_path):
 
 @pytest.fixture
 def answering_worker(tmp_path):
+    """A worker's web port. Yields an event that makes the worker ready, and the paths that were
+    requested."""
+    ready, asked = threading.Event(), SimpleQueue()
     status = {
         "owner": "w1/a",
         "roles": ["sessions"],
@@ -277,7 +280,9 @@ def answering_worker(tmp_path):
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            self.send_response(200)
+            is_early = self.path == "/readyz/" and not ready.is_set()
+            asked.put(self.path)
+            self.send_response(503 if is_early else 200)
             self.end_headers()
             self.wfile.write(json.dumps(status).encode())
 
@@ -290,7 +295,7 @@ def answering_worker(tmp_path):
     (tmp_path / "worker").mkdir()
     contents = {"pid": 4711, "web": f"http://127.0.0.1:{server.server_port}"}
     (tmp_path / "worker" / "worker.json").write_text(json.dumps(contents))
-    yield
+    yield ready, asked
     server.shutdown()
     joined(thread)
     server.server_close()
@@ -303,6 +308,24 @@ def test_doctor_and_status_ask_the_worker(answering_worker, tmp_path, capsys):
     found = shell("doctor").out
     assert "session s9 (partition 0) is set aside: T1 twice" in found
     assert "PROBLEM agents: session s1 needs agent default; the worker serves shop" in found
+
+
+def test_dev_names_the_next_command_when_its_worker_is_ready(answering_worker, tmp_path):
+    """The defect: the command was named before a worker served, and reported that none does."""
+    (ready, asked), said = answering_worker, SimpleQueue()
+    with run.when_ready(tmp_path / "worker", lambda: said.put("Next")):
+        assert [asked.get(timeout=PATIENCE_S) for _ in range(2)] == ["/readyz/"] * 2
+        assert said.empty(), "the first response was that it is not ready"
+        ready.set()
+        assert said.get(timeout=PATIENCE_S) == "Next"
+
+
+def test_dev_names_the_next_command_also_if_its_worker_is_late(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run, "READY_S", 0.0)
+    said = SimpleQueue()
+    with run.when_ready(tmp_path, lambda: said.put("Next")):
+        said.get(timeout=PATIENCE_S)
+    assert "the worker is not ready after 0 s" in " ".join(capsys.readouterr().err.split())
 
 
 def test_E28_dev_passes_the_allowed_origins_to_its_gateway(tmp_path, capsys):

@@ -176,10 +176,12 @@ def test_a_doubt_is_settled_elsewhere(log, ana, agent, session):
     agent.result()
     decide(ana, worker, session, "allow")
     worker.tool_start()
-    worker.uncertain()
+    worker.uncertain(why="find out whether it was posted")
     result = resume(agent, "deny")
     assert earlier(result) == [("1.1.0", "deny", "allow")]
-    assert [i["reason"] for i in result["pendingInterrupts"]] == ["tool_in_doubt"]
+    (waits,) = result["pendingInterrupts"]
+    assert waits["reason"] == "tool_in_doubt"
+    assert waits["message"] == "post: what happened? the worker died"
     body = {"outcome": "happened", "report": "it was posted"}
     url = f"/v1/sessions/{session}/calls/1.1.0/resolve"
     ana.post(url, json=body).raise_for_status()

@@ -147,6 +147,21 @@ def test_a_history_is_a_list_of_valid_messages_at_any_moment(client, name):
             assert len({m["id"] for m in made}) == len(made)
 
 
+def test_a_call_in_doubt_keeps_its_first_reason():
+    """The defect: the line that asks a person replaced it."""
+    parts = 0
+    for name in HISTORIES:
+        for turn in turns_of(history_of(name)):
+            open_doubts: dict[str, str] = {}
+            for chunk in streamed(history_of(name), turn):
+                if chunk["type"] == "data-doubt":
+                    parts, data = parts + 1, chunk["data"]
+                    assert open_doubts.setdefault(chunk["id"], data["why"]) == data["why"]
+                    if "resolved" in data:
+                        del open_doubts[chunk["id"]]
+    assert parts
+
+
 @pytest.mark.parametrize(
     ("chunks", "error"),
     [

@@ -70,8 +70,11 @@ class Calls:
             case "result" | "resolved":
                 status = "done"
             case "doubt":
-                # The first line reports the doubt, the second that a person is needed. The call
-                # waits only after the second line.
+                # The first line reports the doubt and its reason, the second that a person is
+                # needed. The call waits only after the second line.
+                if self._status.get(line.call) == "uncertain":
+                    self._status[line.call] = "doubt"
+                    return
                 is_first = self._status.get(line.call) == "running"
                 status = "uncertain" if is_first else "doubt"
             case _:

@@ -327,7 +327,7 @@ class _Encoder:
                 if call.status == "doubt":
                     self._doubt(call, why=call.why, resolved=line.code)
                 self._result(call, line.code, line.body)
-            case "doubt" if call:
+            case "doubt" if call and call.status != "doubt":  # the next line only asks a person
                 self._doubt(call, why=line.text)
             case "resolved" if call:
                 if call.why:
