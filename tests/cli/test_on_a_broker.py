@@ -198,7 +198,7 @@ def test_S2_9_a_killed_supervisor_can_be_started_again_at_once(machine):
         first.kill()
     again = machine.start("worker", "--supervise")
     try:
-        until("the worker is shown", lambda: "worker: w-" in machine("status"))
+        until("the worker is shown", lambda: "worker: w-" in machine.process("status"))
     finally:
         again.terminate()
         _, err = again.communicate(timeout=WAIT_S)
