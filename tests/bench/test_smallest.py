@@ -78,18 +78,20 @@ def here(
         refold.fold,
         refold.replay,
         viewers.chunk_latency,
-        viewers.idle_viewers_rss,
+        pytest.param(viewers.idle_viewers_rss, marks=pytest.mark.full),
         pytest.param(
             frames.inspector_frames,
             marks=pytest.mark.skipif(chromium_path() is None, reason="no Chromium found"),
         ),
-        partial(fold_spread.fold_spread, spreads=(2, 4), sessions=4),
-        partial(takeover.takeover, short=200, long=400),
+        pytest.param(
+            partial(fold_spread.fold_spread, spreads=(2, 4), sessions=4), marks=pytest.mark.full
+        ),
+        pytest.param(partial(takeover.takeover, short=200, long=400), marks=pytest.mark.full),
         fleet_facts.fleet_facts,
         facts_cost.facts_cost,
         steps.step_turnaround,
         streams.stream_cost,
-        streams.streams_per_worker,
+        pytest.param(streams.streams_per_worker, marks=pytest.mark.full),
     ],
     ids=lambda bench: getattr(bench, "func", bench).__name__,
 )

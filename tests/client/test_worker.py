@@ -14,12 +14,15 @@ import pytest
 from foldlog.client.worker import Worker, run_worker
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.log.errors import Refused
+from foldlog.processors.worker.supervise import HEAVY
+from foldlog.tests.kit import forked
 from foldlog.tests.kit.own_environment import installation_env
 from foldlog.tests.kit.programs import line_of
 from foldlog.tests.kit.slowness import allowed
 
 pytestmark = pytest.mark.broker
 WAIT_S = allowed(90)
+IMPORTS = (*HEAVY, "foldlog.client.connection", "foldlog.client.worker")
 
 AGENT = """
 import os, sys, threading
@@ -53,17 +56,21 @@ shop = foldlog.Agent(
 
 
 class Machine:
-    """Runs Python scripts in one installation."""
+    """Runs Python scripts in one installation. fork: whether by a fork, which costs less; its
+    environment is not in its /proc."""
 
     def __init__(self, servers: str, home: Path) -> None:
         self.home = home
         self.env = installation_env(servers, home, "emb")
+        self.fork = True
         (home / "agent.py").write_text(AGENT)
 
     def start(self, script: str) -> subprocess.Popen:
         (self.home / "script.py").write_text(f"from agent import *\n{script}")
+        real = (sys.executable, "script.py")
+        command = forked.command(IMPORTS, "script.py") if self.fork else real
         return subprocess.Popen(
-            [sys.executable, "script.py"], env=self.env, cwd=self.home, text=True,
+            command, env=self.env, cwd=self.home, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
@@ -126,7 +133,7 @@ asyncio.run(main())
 
 
 def test_a_tool_of_an_embedded_worker_cannot_read_foldlogs_secrets(machine):
-    machine.env["ANTHROPIC_API_KEY"] = "sk-very-secret"
+    machine.env["ANTHROPIC_API_KEY"], machine.fork = "sk-very-secret", False
     out, _ = machine("""
 topics()
 with foldlog.Worker([shop]):

@@ -24,7 +24,7 @@ from foldlog.log.partition import partition_for
 from foldlog.schemas.facts import Fact, encode_fact
 from foldlog.schemas.topics import SESSION_FACTS, topics
 from foldlog.tests.fleet.facts import Tables
-from foldlog.tests.kit import programs
+from foldlog.tests.kit import forked, programs
 from foldlog.tests.kit.broker_fixture import unique_name
 from foldlog.tests.kit.played import settings_in
 from foldlog.tests.kit.waiting import PATIENCE_S, until
@@ -33,8 +33,14 @@ PARTITIONS = 6
 """A multiple of three: Faust gives a third member nothing of four partitions."""
 
 
+IMPORTS = ("foldlog.cli.commands.fleet", "foldlog.fleet.serve", "foldlog.log.kafka")
+
+
 class Member:
     """One member: a process with its own directory, which can be killed and started again."""
+
+    forked = False
+    """Whether it starts by a fork, which costs less; a test cannot pause it then."""
 
     def __init__(self, settings: Settings, name: str, directory: Path) -> None:
         self.settings, self.name, self.directory = settings, name, directory
@@ -56,8 +62,10 @@ class Member:
         main = "import sys; from foldlog.cli.__main__ import main; sys.exit(main())"
         shifted = f"import time; now = time.time; time.time = lambda: now() + {shift_s}"
         program = "\n".join((shifted, plant, main))
-        command = [sys.executable, "-c", program, "fleet", "--member-id", self.name]
-        command += ["--crash", crash] if crash else []
+        words = ["fleet", "--member-id", self.name, *(["--crash", crash] if crash else [])]
+        command = [sys.executable, "-c", program, *words]
+        if self.forked and not shift_s and not plant:
+            command = [*forked.command(IMPORTS, "-m", "foldlog.cli", *words)]
         with suppress(OSError):
             (self.directory / "worker.json").unlink()
         with self.stderr.open("a") as stderr:
@@ -126,7 +134,7 @@ class Member:
 class Fleet:
     """An installation with facts and members."""
 
-    def __init__(self, servers: str, directory: Path) -> None:
+    def __init__(self, servers: str, directory: Path, forked: bool) -> None:
         here = settings_in(
             directory, bootstrap_servers=servers, topic_prefix=unique_name("fleet") + "-"
         )
@@ -135,13 +143,14 @@ class Fleet:
         self.log.apply_topics(topics(PARTITIONS)).demand()
         self.members: dict[str, Member] = {}
         self.facts: list[Fact] = []
-        self._directory = directory
+        self._directory, self._forked = directory, forked
 
     def member(self, name: str) -> Member:
         """A member by name, not started."""
         if name not in self.members:
             place = self._directory / f"member-{name}"
             self.members[name] = Member(self.settings, name, place)
+            self.members[name].forked = self._forked
         return self.members[name]
 
     def write(self, facts: Iterable[Fact]) -> None:
@@ -239,9 +248,9 @@ def _read(reader: Any, table: str, ends: dict[int, int], tables: Tables) -> None
 
 
 @contextmanager
-def fleet(servers: str, directory: Path) -> Iterator[Fleet]:
-    """An installation whose members end with the block."""
-    found = Fleet(servers, directory)
+def fleet(servers: str, directory: Path, *, forked: bool = False) -> Iterator[Fleet]:
+    """An installation whose members end with the block. forked: whether they start by a fork."""
+    found = Fleet(servers, directory, forked)
     try:
         yield found
     finally:

@@ -53,7 +53,7 @@ class Viewer(threading.Thread):
 
 @pytest.fixture(scope="module")
 def story(broker, tmp_path_factory) -> Iterator[Story]:
-    with fleet(broker.bootstrap_servers, tmp_path_factory.mktemp("fleet")) as here:
+    with fleet(broker.bootstrap_servers, tmp_path_factory.mktemp("fleet"), forked=True) as here:
         yield Story(here)
 
 
@@ -214,7 +214,7 @@ def test_a_member_without_a_disk_says_so(story: Story, tmp_path) -> None:
 
 def test_a_row_that_kafka_refuses_ends_the_member_before_its_commit(broker, tmp_path) -> None:
     """Faust alone commits the fact, and its changelog lacks the row for ever."""
-    with fleet(broker.bootstrap_servers, tmp_path) as here:
+    with fleet(broker.bootstrap_servers, tmp_path, forked=True) as here:
         topic = here.settings.topic(changelog_of(rows.SESSIONS))
         limit_batches(broker.bootstrap_servers, topic, 200)
         member = here.member("a")

@@ -90,7 +90,7 @@ def test_tables_without_a_note_are_of_this_log(log, settings):
 @pytest.mark.broker
 @pytest.mark.timeout(240)
 def test_a_member_ends_when_the_log_is_created_again(broker, tmp_path):
-    with fleet(broker.bootstrap_servers, tmp_path) as here:
+    with fleet(broker.bootstrap_servers, tmp_path, forked=True) as here:
         member = here.member("a")
 
         def begin(*names: str) -> None:

@@ -1,4 +1,4 @@
-"""A real S3 server for a test session: S3Proxy, on the Java of the local Kafka.
+"""A real S3 server for the tests of a file: S3Proxy, on the Java of the local Kafka.
 
 A pytest plugin, loaded by tests/conftest.py. s3proxy.lock pins its jars, and
 kit/downloads.py downloads them once, to the directory of the jars of Kafka. Tests that use it carry
@@ -135,7 +135,7 @@ def s3_jars() -> list[Path]:
         downloads.missing("the S3 server", error)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_s3_server(s3_jars: list[Path]) -> Iterator[S3Server]:
     """The shared server. Use `s3` instead."""
     with running(s3_jars) as server:

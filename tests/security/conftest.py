@@ -1,4 +1,4 @@
-"""One secured Kafka node for all tests of this directory."""
+"""A secured Kafka node for the tests of a file. An idle node costs CPU, so it ends with them."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ from foldlog.tests.kit.waiting import joined
 from foldlog.tests.security.secured import Secured, password_of, secured_broker
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def secured(broker_cache_dir: Path) -> Iterator[Secured]:
     """A node with a listener for every login mechanism, and with its authorizer switched on."""
     with secured_broker(broker_cache_dir) as running:
@@ -49,7 +49,7 @@ class _TokenEndpoint(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def token_endpoint() -> Iterator[str]:
     """The address of a token endpoint on loopback."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _TokenEndpoint)

@@ -1,5 +1,6 @@
 """The gate leaves out the cases of the marker full, and spreads the files of the marker spread."""
 
+import os
 import sys
 
 import pytest
@@ -31,7 +32,8 @@ def test_what_is_run_and_in_which_order(tmp_path, options, of_c):
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    ran = run([*command, *options], cwd=tmp_path)
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    ran = run([*command, *options], cwd=tmp_path, env=env)
     short = [f"test_d{number:02}.py::test_short" for number in range(FEW)]
     assert [line for line in ran.stdout.splitlines() if "::" in line] == [
         "test_a.py::test_outage",

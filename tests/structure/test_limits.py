@@ -71,8 +71,9 @@ def play(tmp_path):
 
     def play(name, *options, slowness=1.0):
         chosen = f"test_planted.py::{name}"
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, chosen]
-        env = {**os.environ, "SLOWNESS": str(slowness)}
+        plugins = ["-p", "pytest_timeout", "-p", "xdist.plugin", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", *plugins, *options, chosen]
+        env = {**os.environ, "SLOWNESS": str(slowness), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         return run(command, within_s=60, cwd=tmp_path, env=env)
 
     return play

@@ -20,7 +20,8 @@ import pytest
 from foldlog.cli.commands import reload
 from foldlog.cli.commands.reload import Loaded, Reloader, load_elsewhere
 from foldlog.tests.cli.harness import make_shell
-from foldlog.tests.kit.own_environment import NO_FLEET, installation_env
+from foldlog.tests.cli.test_on_a_broker import Machine
+from foldlog.tests.kit.own_environment import NO_FLEET
 from foldlog.tests.kit.programs import end
 from foldlog.tests.kit.slowness import allowed
 from foldlog.tests.kit.waiting import joined
@@ -203,12 +204,11 @@ agent = Agent(name="shop", model="m", system="Brief.", tools=[price, ship, fail]
 """
 
 
-class Dev:
+class Dev(Machine):
     """A running `foldlog dev`, and the other commands that a test runs beside it."""
 
     def __init__(self, directory: Path, servers: str) -> None:
-        self.directory = directory
-        self.env = installation_env(servers, directory / "home", "reload", partitions=1)
+        super().__init__(servers, directory)
         self.env |= NO_FLEET
         self.shown: Queue[str] = Queue()
         self.write("prices.py", "VERSION = 1\n")
@@ -218,11 +218,11 @@ class Dev:
         self._reader.start()
 
     def write(self, name: str, text: str) -> None:
-        (self.directory / name).write_text(text)
+        (self.home / name).write_text(text)
 
     def start(self, *words: str) -> subprocess.Popen:
         return subprocess.Popen(
-            [sys.executable, "-m", "foldlog.cli", *words], env=self.env, cwd=self.directory,
+            [sys.executable, "-m", "foldlog.cli", *words], env=self.env, cwd=self.home,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
 
@@ -241,12 +241,6 @@ class Dev:
                 raise AssertionError(f"{text!r} did not appear in:\n{seen}") from None
         return seen
 
-    def __call__(self, *words: str) -> str:
-        process = self.start(*words)
-        out, _ = process.communicate(timeout=WAIT_S)
-        assert process.returncode == 0, (words, out)
-        return out
-
     def ask(self, session: str, text: str) -> str:
         return self("send", session, text, "--agent", "shop", "--wait")
 
@@ -254,6 +248,7 @@ class Dev:
         self.see("the worker was replaced")
 
     def end(self) -> str:
+        self.close()
         end(self.process, WAIT_S, signal.SIGINT)
         joined(self._reader)
         return "".join(self.shown.get() for _ in range(self.shown.qsize()))
@@ -294,7 +289,7 @@ def test_a_version_that_fails_to_import_prints_its_traceback_and_the_old_one_ser
 @pytest.mark.broker
 def test_S2_a_reload_while_a_once_tool_runs_neither_loses_nor_doubles_it(dev):
     waiting = dev.start("send", "s3", "ship 19", "--agent", "shop", "--wait")
-    shipped, until = dev.directory / "shipped", time.monotonic() + WAIT_S
+    shipped, until = dev.home / "shipped", time.monotonic() + WAIT_S
     while not shipped.exists() or not shipped.read_text():
         assert time.monotonic() < until
         time.sleep(0.05)

@@ -17,11 +17,13 @@ from foldlog.processors.mcp_server import McpServer
 from foldlog.processors.outside.tools import OutsideTools
 from foldlog.processors.tools.call import ToolHost, run
 from foldlog.processors.tools.output_sink import Stop
+from foldlog.tests.kit import forked
 from foldlog.tests.kit.programs import END_S
 from foldlog.tests.kit.waiting import PATIENCE_S
 from foldlog.tests.processors.tools.tool_bench import RecordingSink, claim_of, make_host
 
 HERE = Path(__file__).parent
+SERVER_IMPORTS = ("mcp.server.mcpserver", "mcp_types")
 
 
 def text(event):
@@ -43,7 +45,7 @@ class World:
         self.host = make_host(directory / "state")
 
     def stdio(self, name="small", **options):
-        command = (sys.executable, str(HERE / "stdio_server.py"), str(self.directory))
+        command = forked.command(SERVER_IMPORTS, HERE / "stdio_server.py", self.directory)
         return McpServer(name=name, command=command, **options)
 
     def begin(self, *servers, start_s=PATIENCE_S):
