@@ -78,20 +78,18 @@ def here(
         refold.fold,
         refold.replay,
         viewers.chunk_latency,
-        pytest.param(viewers.idle_viewers_rss, marks=pytest.mark.full),
+        viewers.idle_viewers_rss,
         pytest.param(
             frames.inspector_frames,
             marks=pytest.mark.skipif(chromium_path() is None, reason="no Chromium found"),
         ),
-        pytest.param(
-            partial(fold_spread.fold_spread, spreads=(2, 4), sessions=4), marks=pytest.mark.full
-        ),
-        pytest.param(partial(takeover.takeover, short=200, long=400), marks=pytest.mark.full),
+        partial(fold_spread.fold_spread, spreads=(2, 4), sessions=4),
+        partial(takeover.takeover, short=200, long=400),
         fleet_facts.fleet_facts,
         facts_cost.facts_cost,
         steps.step_turnaround,
         streams.stream_cost,
-        pytest.param(streams.streams_per_worker, marks=pytest.mark.full),
+        streams.streams_per_worker,
     ],
     ids=lambda bench: getattr(bench, "func", bench).__name__,
 )
