@@ -8,7 +8,7 @@ import { Decision } from "./decide.js";
 import { clock, length, partsOf, pretty, when } from "./format.js";
 import { Failure, Folded } from "./failure.js";
 import { Icon } from "./icons.js";
-import { html, still, useLayoutEffect, useMemo, useModel, useReducer, useRef, useState } from "./lib.js";
+import { html, Model, still, useLayoutEffect, useMemo, useModel, useReducer, useRef, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
 import { Rerun } from "./rerun.js";
 import { clean } from "./visible.js";
@@ -17,6 +17,7 @@ import { callState, endText, initials, nameOf } from "./words.js";
 const SHOWN = 150; // items drawn at least; earlier items on request
 const STRIDE = 50; // items that leave together, because Preact then moves all others in the document
 const NEAR = 40; // px from the end that count as the end
+const NO_TOKENS = new Model(); // what was open at a past instant does not grow
 const MARKDOWN_CHARS = 40_000; // a longer text is shown without formatting
 
 const OF_CALLS = new Set(["call", "asks", "approval", "result", "doubt", "resolved"]);
@@ -193,8 +194,8 @@ export function Conversation(props) {
       })}
       ${waits.filter((call) => !drawn.has(call.call)).map((call) => html`
         <${Decision} key=${call.call} session=${session} call=${call} past=${past} go=${go} />`)}
-      ${open && html`<${Streaming} open=${open} past=${past} agent=${agent} tokens=${session.tokens}
-        added=${added} />`}
+      ${open && html`<${Streaming} open=${open} past=${past} agent=${agent}
+        tokens=${past ? NO_TOKENS : session.tokens} added=${added} />`}
     </div></div>
     <${Composer} ...${props} />
   `;
