@@ -121,9 +121,8 @@ const glyphOf = (type) => GLYPHS.find(([, is]) => is.test(type))?.[0] ?? "other"
 
 const Row = still(({ row, before, place, count, here, choose }) => {
   const verdict = row.verdict === "accepted" ? "" : ` ${row.verdict}`;
-  const gap = before && row.turn === before.turn ? row.at - before.at : null;
   const isFirst = before && row.turn !== before.turn;
-  const says = row.says || (row.type === "GEN_CHUNK" ? row.summary : row.type);
+  const [title, cells] = useMemo(() => cellsOf(row, before), [row, before]); // `count` changes with each event
   return html`
     <div
       class=${`event${verdict}${isFirst ? " first" : ""}`}
@@ -132,16 +131,21 @@ const Row = still(({ row, before, place, count, here, choose }) => {
       aria-selected=${String(here)}
       aria-posinset=${place + 1}
       aria-setsize=${count}
-      title=${`${row.type} at offset ${row.offset}, ${clock(row.at)}`}
+      title=${title}
       style=${{ top: `${place * ROW}px` }}
       onClick=${() => choose(row)}
-    >
-      <span class="num faint offset">${row.offset}</span><i class=${`glyph ${glyphOf(row.type)}`}></i>
-      <span class="cut"><bdi>${row.verdict === "accepted" ? says : `${row.verdict}: ${row.code}. ${says}`}</bdi></span>
-      <span class="faint num">${gap === null ? clock(row.at) : `+${length(Math.max(0, gap))}`}</span>
-    </div>
+    >${cells}</div>
   `;
 });
+
+function cellsOf(row, before) {
+  const gap = before && row.turn === before.turn ? row.at - before.at : null;
+  const says = row.says || (row.type === "GEN_CHUNK" ? row.summary : row.type);
+  return [`${row.type} at offset ${row.offset}, ${clock(row.at)}`, html`
+    <span class="num faint offset">${row.offset}</span><i class=${`glyph ${glyphOf(row.type)}`}></i>
+    <span class="cut"><bdi>${row.verdict === "accepted" ? says : `${row.verdict}: ${row.code}. ${says}`}</bdi></span>
+    <span class="faint num">${gap === null ? clock(row.at) : `+${length(Math.max(0, gap))}`}</span>`];
+}
 
 /** The event of the moment with all its fields. */
 function Detail({ moment }) {

@@ -22,13 +22,13 @@ export class Model {
     if (this.#due) return;
     this.#due = true;
     const notify = () => {
+      clearTimeout(timer);
       if (!this.#due) return;
       this.#due = false;
       for (const listener of [...this.#listeners]) listener();
     };
-    // A background page gets no frames, and must not fall behind.
     requestAnimationFrame(notify);
-    setTimeout(notify, 1000);
+    const timer = setTimeout(notify, 1000); // a background page gets no frames, and must not fall behind
   }
 }
 
