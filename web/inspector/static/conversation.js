@@ -203,11 +203,11 @@ export function Conversation(props) {
   `;
 }
 
-const runsOf = (step) => (step.kind === "attempts" ? `${step.lines[0].turn}.${step.lines[0].step}` : step.key);
+const runKey = (step) => (step.kind === "attempts" ? `${step.lines[0].turn}.${step.lines[0].step}` : step.key);
 
 /** How many runs of these steps have ended. */
 const endedIn = ({ steps }, timesOf) => steps.reduce(
-  (sum, step) => sum + timesOf(runsOf(step)).filter((run) => run.end_at !== null).length, 0);
+  (sum, step) => sum + timesOf(runKey(step)).filter((run) => run.end_at !== null).length, 0);
 
 /** How long the attempt with the answer took. */
 function timeOf(runs) {
@@ -294,8 +294,8 @@ const Steps = still(({ item, timesOf, asked, stands, session, past, go, can }) =
     ? html`<${Decision} key=${group.step.key} session=${session} call=${group.call} past=${past} go=${go} />`
     : html`<div class="steps" key=${group.steps[0].key}>
         ${group.steps.map((step) => (step.kind === "attempts"
-          ? html`<${Folded} key=${step.key} lines=${step.lines} runs=${timesOf(runsOf(step))} />`
-          : html`<${Tool} key=${step.key} lines=${step.lines} past=${past} runs=${timesOf(runsOf(step))}
+          ? html`<${Folded} key=${step.key} lines=${step.lines} runs=${timesOf(runKey(step))} />`
+          : html`<${Tool} key=${step.key} lines=${step.lines} past=${past} runs=${timesOf(runKey(step))}
               status=${stands?.get(step.key)} session=${session.id} can=${can} />`))}
       </div>`));
 });
