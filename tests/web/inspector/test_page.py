@@ -115,12 +115,12 @@ def test_the_slider_moves_the_whole_page(url, page_at, moments):
     slider.press("l")
     page.get_by_text("Live", exact=True).wait_for()
     held = []
-    page.route("**/moment?at=*", held.append)
+    page.route("**/moment?at=*", lambda route: held.append(route), times=1)
     page.evaluate(MUTATIONS)
-    slider.fill("3")
+    with page.expect_request("**/moment?at=*"):
+        slider.fill("3")
     page.get_by_text("right after event 4 of").wait_for()
     assert page.evaluate("window.mutations") == 0, "the page is drawn once, with the moment"
-    page.unroute("**/moment?at=*")
     held[0].continue_()
     at(page, moments[3].entry.offset)
 
