@@ -38,6 +38,17 @@ MUTATIONS = """() => {
   new MutationObserver((found) => { window.mutations += found.length; }).observe(
     document.querySelector(".talk"), { subtree: true, childList: true, characterData: true });
 }"""
+LEFT = """async (box) => {  // how many rows leave the document when three are scrolled away
+  const frame = () => new Promise(requestAnimationFrame);
+  box.scrollTop = 3000;
+  for (let n = 0; n < 3; n += 1) await frame();
+  let left = 0;
+  const count = (found) => found.forEach(({ removedNodes }) => { left += removedNodes.length; });
+  new MutationObserver(count).observe(box.firstElementChild, { childList: true });
+  box.scrollTop += 90;
+  for (let n = 0; n < 3; n += 1) await frame();
+  return left;
+}"""
 NAMES = ("talk", "asks", "doubts", "long", "more")
 
 
@@ -248,6 +259,7 @@ def test_of_ten_thousand_events_only_the_visible_rows_are_drawn(place, url, page
     listed = page.get_by_role("listbox", name="Events")
     listed.get_by_text(str(events[-1].entry.offset), exact=True).wait_for()
     assert page.get_by_role("option").count() < 60
+    assert listed.evaluate(LEFT) == 3, "the rows that stay are not moved in the document"
     listed.focus()
     listed.press("Home")
     at(page, events[0].entry.offset)
