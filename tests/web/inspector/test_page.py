@@ -16,6 +16,39 @@ from foldlog.tests.web.inspector.shown import at, conversation, of_type
 from foldlog.web.inspector import api
 from foldlog.web.inspector.timeline import Timelines
 
+DRAG = """async ([first, last, offset]) => {  // how often the steps of a drag wrote the link
+  const { replaceState } = history;
+  let written = 0;
+  history.replaceState = (...link) => {
+    written += 1;
+    replaceState.apply(history, link);
+  };
+  const slider = document.querySelector(".tl-slider");
+  for (let place = first; place <= last; place += 1) {
+    slider.value = place;
+    slider.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  const frame = () => new Promise(requestAnimationFrame);
+  while (!location.hash.endsWith(`@${offset}`)) await frame();
+  history.replaceState = replaceState;
+  return written;
+}"""
+MUTATIONS = """() => {
+  window.mutations = 0;
+  new MutationObserver((found) => { window.mutations += found.length; }).observe(
+    document.querySelector(".talk"), { subtree: true, childList: true, characterData: true });
+}"""
+LEFT = """async (box) => {  // how many rows leave the document when three are scrolled away
+  const frame = () => new Promise(requestAnimationFrame);
+  box.scrollTop = 3000;
+  for (let n = 0; n < 3; n += 1) await frame();
+  let left = 0;
+  const count = (found) => found.forEach(({ removedNodes }) => { left += removedNodes.length; });
+  new MutationObserver(count).observe(box.firstElementChild, { childList: true });
+  box.scrollTop += 90;
+  for (let n = 0; n < 3; n += 1) await frame();
+  return left;
+}"""
 NAMES = ("talk", "asks", "doubts", "long", "more")
 
 
@@ -95,6 +128,27 @@ def test_the_slider_moves_the_whole_page(url, page_at, moments):
     assert f"right after event 9 of {len(moments)}: " in text
     chosen = page.get_by_role("option", selected=True)
     assert chosen.get_attribute("id") == f"event-{moments[8].entry.offset}"
+    assert page.evaluate(DRAG, [9, 14, moments[14].entry.offset]) < 4
+    at(page, moments[14].entry.offset)
+    slider.press("l")
+    page.get_by_text("Live", exact=True).wait_for()
+    held = []
+    page.route("**/moment?at=*", lambda route: held.append(route), times=1)
+    page.evaluate(MUTATIONS)
+    with page.expect_request("**/moment?at=*"):
+        slider.fill("3")
+    page.get_by_text("right after event 4 of").wait_for()
+    assert page.evaluate("window.mutations") == 0, "the page is drawn once, with the moment"
+    held[0].continue_()
+    at(page, moments[3].entry.offset)
+
+
+def test_a_reload_shows_the_newest_instant_of_a_drag(url, page_at, moments):
+    page = page_at(f"{url}/#/s/talk")
+    page.get_by_text("Live", exact=True).wait_for()
+    page.evaluate(DRAG, [1, 6, moments[6].entry.offset])
+    page.reload()
+    at(page, moments[6].entry.offset)
 
 
 def test_play_runs_to_the_end_and_stops(url, page_at, moments):
@@ -212,6 +266,7 @@ def test_of_ten_thousand_events_only_the_visible_rows_are_drawn(place, url, page
     listed = page.get_by_role("listbox", name="Events")
     listed.get_by_text(str(events[-1].entry.offset), exact=True).wait_for()
     assert page.get_by_role("option").count() < 60
+    assert listed.evaluate(LEFT) == 3, "the rows that stay are not moved in the document"
     listed.focus()
     listed.press("Home")
     at(page, events[0].entry.offset)

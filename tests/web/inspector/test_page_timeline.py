@@ -15,6 +15,8 @@ from foldlog.web.inspector.timeline import Timeline
 
 TO_THE_TOP = """box => { box.scrollTop = 0;
   return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))); }"""
+BARS = """() => Object.fromEntries([...document.querySelectorAll(".tl .hit .f-model")].map(
+  (bar) => [bar.parentElement.dataset.run, bar.getAttribute("x")]))"""
 WIDTH = "document.querySelector('.tl-map .frame').getBoundingClientRect().width"
 
 
@@ -168,6 +170,19 @@ def test_the_stretch_stays_while_the_instant_moves_in_it(tmp_path, page_at):
         frame = page.locator(".tl-map .frame").bounding_box()
         plot = page.locator(".tl-map").bounding_box()
         assert frame["x"] + frame["width"] == pytest.approx(plot["x"] + plot["width"], abs=2)
+        page.keyboard.press("l")
+        page.get_by_text("Live", exact=True).wait_for()
+        before = page.evaluate(BARS)
+        timed.sessions.say("s1", "And then?", message_id="m8")
+        timed.after(10).call()
+        timed.after(10).start()
+        timed.after(20_000).complete("It broke.")
+        timed.played.end()
+        moments = Timeline(timed.log, "s1").extend().moments
+        page.locator(f'.tl [data-run^="{offset_of(moments, ev.GenStart, -1)}."]').wait_for()
+        after = page.evaluate(BARS)
+        whole = [run for run in before if run in after][1:]  # the first is cut at the left end
+        assert whole and all(before[run] == after[run] for run in whole), "all slide as one group"
         page.goto("about:blank")
 
 
@@ -231,11 +246,12 @@ def test_J_K_and_L_bring_the_bar_and_the_line_into_view(timed_url, page_at, mome
     page.mouse.down()
     page.mouse.move(booked["x"] + 6, lane["y"] + 10, steps=4)  # now the bar begins at the edge
     page.mouse.up()
-    lines = conversation(page)
+    lines, slider = conversation(page), page.get_by_role("slider", name="Event")
+    place = {moment.entry.offset: str(number) for number, moment in enumerate(moments)}
     for key, offset, line in (("j", started, ".tool"), ("k", said, ".msg.user")):
         lines.evaluate(TO_THE_TOP)
         for _ in range(4):
-            if page.evaluate("location.hash").endswith(f"@{offset}"):
+            if slider.input_value() == place[offset]:
                 break
             page.keyboard.press(key)
         at(page, offset)

@@ -116,6 +116,12 @@ def test_our_modules_never_turn_text_into_markup(path: Path):
     assert not re.search(r"href=\$\{(?!`#/)", text), "no link comes from content"
 
 
+def test_no_rule_selects_the_sibling_of_any_element():
+    """With one, the browser restyles all elements of a list whose first element changes."""
+    for path in STATIC.glob("*.css"):
+        assert not re.search(r"\* *[+~]|[+~] *\*", path.read_text()), path.name
+
+
 def test_the_page_has_no_inline_script_or_style():
     page = (STATIC / "index.html").read_text()
     assert not re.search(r"<style|style=|\son\w+=|<script(?![^>]*\ssrc=)", page)

@@ -29,7 +29,7 @@ export function silences(runs, events, end) {
 }
 
 /** The axis of the times [from, to] on `width` pixels, with the functions `x` (of a time) and
-    `time` (of an x), and the pleats. */
+    `time` (of an x), and the pleats. While the times slide, x + `shift` stays. */
 export function axis(folds, from, to, width) {
   const span = Math.max(1, to - from);
   const inside = folds.filter(([start, end]) => end > from && start < to)
@@ -54,9 +54,17 @@ export function axis(folds, from, to, width) {
   const x = (time) => between(times, places, time);
   return {
     from, to, width, scale, x,
+    shift: scale * (from % (4 * span)),
     time: (place) => between(places, times, place),
     pleats: inside.map(([start, end, whole]) => ({ start, end, ms: whole, x: x(start), to: x(end) })),
   };
+}
+
+/** The attributes of a group whose elements stay where they are while the axis slides, and a function
+    that returns the place of an x in this group. */
+export function sliding({ shift }) {
+  const place = (x) => Math.round((x + shift) * 100) / 100;
+  return [{ transform: `translate(${-place(0)})` }, place];
 }
 
 /** Interpolates linearly between the points of a rising list. Beyond its ends, returns the end's

@@ -8,7 +8,7 @@ import { Decision } from "./decide.js";
 import { clock, length, partsOf, pretty, when } from "./format.js";
 import { Failure, Folded } from "./failure.js";
 import { Icon } from "./icons.js";
-import { html, still, useLayoutEffect, useMemo, useModel, useReducer, useRef, useState } from "./lib.js";
+import { html, Model, still, useLayoutEffect, useMemo, useModel, useReducer, useRef, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
 import { Rerun } from "./rerun.js";
 import { clean } from "./visible.js";
@@ -17,6 +17,7 @@ import { callState, endText, initials, nameOf } from "./words.js";
 const SHOWN = 150; // items drawn at least; earlier items on request
 const STRIDE = 50; // items that leave together, because Preact then moves all others in the document
 const NEAR = 40; // px from the end that count as the end
+const NO_TOKENS = new Model(); // what was open at a past instant does not grow
 const MARKDOWN_CHARS = 40_000; // a longer text is shown without formatting
 
 const OF_CALLS = new Set(["call", "asks", "approval", "result", "doubt", "resolved"]);
@@ -80,7 +81,7 @@ function dropAttempts(items) {
 }
 
 /** Returns a function for the runs of a tool call or model call by key, as they were right after
-    an offset, and one for all runs. */
+    an offset, and one for all runs, which stays the same. */
 function useTimes(session, upto) {
   const runs = useMemo(() => {
     const found = new Map();
@@ -91,7 +92,9 @@ function useTimes(session, upto) {
     }
     return found;
   }, [session, session.runs.length, session.upto]);
-  const all = useMemo(() => (key) => runs.get(key) ?? [], [runs]);
+  const latest = useRef(runs);
+  latest.current = runs;
+  const all = useMemo(() => (key) => latest.current.get(key) ?? [], []);
   const asOf = (run) => (run.end_offset > upto ? { ...run, end_at: null, end_offset: null, outcome: "" } : run);
   // Runs of steps before the newest had already ended then, so for them the instant does not
   // matter.
@@ -188,17 +191,23 @@ export function Conversation(props) {
         const asked = item.steps.map((step) => ask(step.key)).filter(Boolean);
         const isNewest = n >= shown.length - 3 || asked.length > 0;
         return html`<${Steps} key=${item.key} item=${item} timesOf=${isNewest ? timesOf : allTimes}
-          asked=${asked.length ? asked : null} stands=${isNewest ? stands : null} session=${session}
-          past=${past} go=${isNewest ? go : null} can=${can} />`;
+          ended=${isNewest ? 0 : endedIn(item, allTimes)} asked=${asked.length ? asked : null}
+          stands=${isNewest ? stands : null} session=${session} past=${past} go=${isNewest ? go : null} can=${can} />`;
       })}
       ${waits.filter((call) => !drawn.has(call.call)).map((call) => html`
         <${Decision} key=${call.call} session=${session} call=${call} past=${past} go=${go} />`)}
-      ${open && html`<${Streaming} open=${open} past=${past} agent=${agent} tokens=${session.tokens}
-        added=${added} />`}
+      ${open && html`<${Streaming} open=${open} past=${past} agent=${agent}
+        tokens=${past ? NO_TOKENS : session.tokens} added=${added} />`}
     </div></div>
     <${Composer} ...${props} />
   `;
 }
+
+const runKey = (step) => (step.kind === "attempts" ? `${step.lines[0].turn}.${step.lines[0].step}` : step.key);
+
+/** How many runs of these steps have ended. */
+const endedIn = ({ steps }, timesOf) => steps.reduce(
+  (sum, step) => sum + timesOf(runKey(step)).filter((run) => run.end_at !== null).length, 0);
 
 /** How long the attempt with the answer took. */
 function timeOf(runs) {
@@ -271,7 +280,8 @@ const Thinking = ({ text }) => html`
   <details class="thinking"><summary><${Icon} name="right" small />Thought, ${text.length} characters</summary>
     <p class="text plain" dir="auto"><${Text} text=${text} /></p></details>`;
 
-/** The calls and attempts between two answers. A call that waits for a person has its own card. */
+/** The calls and attempts between two answers. A call that waits for a person has its own card. `ended`: how many
+    of their runs have ended, which redraws them. */
 const Steps = still(({ item, timesOf, asked, stands, session, past, go, can }) => {
   const groups = [];
   for (const step of item.steps) {
@@ -284,9 +294,8 @@ const Steps = still(({ item, timesOf, asked, stands, session, past, go, can }) =
     ? html`<${Decision} key=${group.step.key} session=${session} call=${group.call} past=${past} go=${go} />`
     : html`<div class="steps" key=${group.steps[0].key}>
         ${group.steps.map((step) => (step.kind === "attempts"
-          ? html`<${Folded} key=${step.key} lines=${step.lines} runs=${
-            timesOf(`${step.lines[0].turn}.${step.lines[0].step}`)} />`
-          : html`<${Tool} key=${step.key} lines=${step.lines} past=${past} runs=${timesOf(step.key)}
+          ? html`<${Folded} key=${step.key} lines=${step.lines} runs=${timesOf(runKey(step))} />`
+          : html`<${Tool} key=${step.key} lines=${step.lines} past=${past} runs=${timesOf(runKey(step))}
               status=${stands?.get(step.key)} session=${session.id} can=${can} />`))}
       </div>`));
 });

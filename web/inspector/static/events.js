@@ -103,9 +103,11 @@ function List({ rows, at, follows, choose }) {
     >
       <div class="rows" style=${{ height: `${rows.length * ROW}px` }}>
         ${rows.slice(first, last).map((row, n) => html`
-          <${Row} key=${(first + n) % DRAWN} row=${row} before=${rows[first + n - 1]} place=${first + n}
-            count=${rows.length}
-            here=${first + n === here} choose=${choose} />
+          <div key=${(first + n) % DRAWN} class=${lookOf(row, rows[first + n - 1])} id=${`event-${row.offset}`}
+            role="option" aria-selected=${String(first + n === here)} aria-posinset=${first + n + 1}
+            aria-setsize=${rows.length} style=${`top:${(first + n) * ROW}px`} onClick=${() => choose(row)}>
+            <${Cells} row=${row} before=${rows[first + n - 1]} />
+          </div>
         `)}
       </div>
     </div>
@@ -119,29 +121,21 @@ const GLYPHS = [
 ];
 const glyphOf = (type) => GLYPHS.find(([, is]) => is.test(type))?.[0] ?? "other";
 
-const Row = still(({ row, before, place, count, here, choose }) => {
-  const verdict = row.verdict === "accepted" ? "" : ` ${row.verdict}`;
+/** What a row shows. The element of the row itself is part of the list: Preact would move all rows in the document
+    if two were components that leave it together. */
+const Cells = still(({ row, before }) => {
   const gap = before && row.turn === before.turn ? row.at - before.at : null;
-  const isFirst = before && row.turn !== before.turn;
   const says = row.says || (row.type === "GEN_CHUNK" ? row.summary : row.type);
   return html`
-    <div
-      class=${`event${verdict}${isFirst ? " first" : ""}`}
-      id=${`event-${row.offset}`}
-      role="option"
-      aria-selected=${String(here)}
-      aria-posinset=${place + 1}
-      aria-setsize=${count}
-      title=${`${row.type} at offset ${row.offset}, ${clock(row.at)}`}
-      style=${{ top: `${place * ROW}px` }}
-      onClick=${() => choose(row)}
-    >
-      <span class="num faint offset">${row.offset}</span><i class=${`glyph ${glyphOf(row.type)}`}></i>
-      <span class="cut"><bdi>${row.verdict === "accepted" ? says : `${row.verdict}: ${row.code}. ${says}`}</bdi></span>
-      <span class="faint num">${gap === null ? clock(row.at) : `+${length(Math.max(0, gap))}`}</span>
-    </div>
+    <span class="num faint offset">${row.offset}</span><i class=${`glyph ${glyphOf(row.type)}`}></i>
+    <span class="cut" title=${`${row.type} at offset ${row.offset}, ${clock(row.at)}`}><bdi>${
+      row.verdict === "accepted" ? says : `${row.verdict}: ${row.code}. ${says}`}</bdi></span>
+    <span class="faint num">${gap === null ? clock(row.at) : `+${length(Math.max(0, gap))}`}</span>
   `;
 });
+
+const lookOf = (row, before) =>
+  `event${row.verdict === "accepted" ? "" : ` ${row.verdict}`}${before && row.turn !== before.turn ? " first" : ""}`;
 
 /** The event of the moment with all its fields. */
 function Detail({ moment }) {

@@ -4,14 +4,15 @@ import { Budget, Cost } from "./budget.js";
 import { Compare } from "./compare.js";
 import { Events } from "./events.js";
 import { TABS } from "./keys.js";
-import { html } from "./lib.js";
+import { html, still } from "./lib.js";
 import { Request } from "./request.js";
 import { verdict, Why } from "./why.js";
 
 const PARTS = { why: Why, request: Request, events: Events, budget: Budget, cost: Cost, compare: Compare };
 
-export function Inspect(props) {
-  const { tab, setTab, moment, fresh, at, sheet, setSheet } = props;
+/** `count`, `total`, `unknown`: those of the session, whose changes redraw the pane too. */
+export const Inspect = still((props) => {
+  const { tab, setTab, moment, fresh, at, sheet, setSheet, count, total, unknown } = props;
   const Part = PARTS[tab];
   const press = (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -43,12 +44,11 @@ export function Inspect(props) {
       <div class=${`panel ${tab}`} id="panel" role="tabpanel" tabindex="-1" aria-busy=${String(!fresh)}
         aria-labelledby=${`tab-${tab}`}>
         ${moment === null && tab !== "events"
-          ? html`<p class="none">${props.session.lost || props.session.unknown
+          ? html`<p class="none">${unknown
             ? "There is nothing to show."
-            : html`Reading the session from the log${props.session.count
-              ? `: ${props.session.events.length} of ${props.session.count} events` : ""}…`}</p>`
+            : html`Reading the session from the log${total ? `: ${count} of ${total} events` : ""}…`}</p>`
           : html`<${Part} ...${props} />`}
       </div>
     </aside>
   `;
-}
+});

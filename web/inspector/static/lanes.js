@@ -1,6 +1,6 @@
 // Draws runs on an axis: the lanes of the timeline, and its small map. Only visible runs are drawn.
 
-import { after } from "./axis.js";
+import { after, sliding } from "./axis.js";
 import { clock, fraction, length } from "./format.js";
 import { html, still } from "./lib.js";
 
@@ -98,16 +98,22 @@ const Patterns = ({ id }) => html`
   </defs>
 `;
 
-const Pleats = ({ shown, top, height, id }) => shown.pleats.map((pleat) => html`
-  <rect key=${pleat.start} x=${pleat.x} y=${top} width=${Math.max(0, pleat.to - pleat.x)} height=${height}
+const Pleats = ({ shown, place = (x) => x, top, height, id }) => shown.pleats.map((pleat) => html`
+  <rect key=${pleat.start} x=${place(pleat.x)} y=${top} width=${Math.max(0, pleat.to - pleat.x)} height=${height}
     fill=${`url(#${id}-pleat)`} />`);
 
-function Bar({ bar, y, end, choose }) {
-  const { run, x, right, many } = bar;
+/** A bar. `end`: the time until which it lasts, null if it has ended. */
+const Bar = still(({ run, x, right, many, bad, y, end, choose }) => {
   const width = right - x;
   const middle = y + LANE / 2;
   const top = y + (LANE - BAR) / 2;
-  const pick = { "data-run": `${run.offset}.${run.lane}.${run.kind}`, onClick: choose };
+  const pick = {
+    "data-run": `${run.offset}.${run.lane}.${run.kind}`,
+    onClick: (event) => {
+      event.stopPropagation();
+      choose(run, event);
+    },
+  };
   const label = many > 1 ? `${many}×` : labelOf(run);
   const fits = label && width > label.length * LETTER + 12;
   switch (run.kind) {
@@ -143,7 +149,7 @@ function Bar({ bar, y, end, choose }) {
         <text class="mark" x=${x + 9} y=${middle + 4} text-anchor="middle">?</text>
       </g>`;
   }
-  const ended = bar.bad && run.outcome !== "doubt";
+  const ended = bad && run.outcome !== "doubt";
   return html`<g ...${pick} class="hit">
     <rect class=${`bar f-${run.lane}${ended ? " pale" : ""}${run.end_at === null ? " lasts" : ""}`} x=${x} y=${top}
       width=${width} height=${BAR} rx=${width < 6 ? 1 : 3} />
@@ -151,7 +157,7 @@ function Bar({ bar, y, end, choose }) {
       y=${middle + 4}>${label}</text>`}
     ${ended && html`<path class="s-fail" d=${`M${right - 5} ${middle - 5}l10 10m0-10l-10 10`} />`}
   </g>`;
-}
+});
 
 const keyOf = (run) => `${run.offset}.${run.lane}.${run.kind}.${run.key}`;
 const labelOf = (run) =>
@@ -161,17 +167,17 @@ const labelOf = (run) =>
 export const Lanes = still(({ shown, runs, rows, lanes, end, top, choose }) => {
   const drawn = bars(runs, rows, shown, end, 1);
   const height = lanes.length * LANE;
-  const pick = (run) => (event) => {
-    event.stopPropagation();
-    choose(run, event);
-  };
+  const [group, place] = sliding(shown);
   return html`
     <${Patterns} id="lane" />
     ${lanes.map((_, n) => html`<line key=${n} class="rule" x1="0" x2=${shown.width}
       y1=${top + (n + 0.5) * LANE} y2=${top + (n + 0.5) * LANE} />`)}
-    <${Pleats} shown=${shown} top=${top} height=${height} id="lane" />
-    ${drawn.map((bar) => html`
-      <${Bar} key=${keyOf(bar.run)} bar=${bar} y=${top + bar.row * LANE} end=${end} choose=${pick(bar.run)} />`)}
+    <g ...${group}>
+      <${Pleats} shown=${shown} place=${place} top=${top} height=${height} id="lane" />
+      ${drawn.map(({ run, row, x, right, many, bad }) => html`
+        <${Bar} key=${keyOf(run)} run=${run} x=${place(x)} right=${place(right)} many=${many} bad=${bad}
+          y=${top + row * LANE} end=${run.end_at === null ? end : null} choose=${choose} />`)}
+    </g>
   `;
 });
 
@@ -200,12 +206,16 @@ export const BarList = still(({ shown, runs, end, choose }) => {
     .filter((run) => run.at <= shown.to && (run.end_at ?? end) >= shown.from);
   return html`
     <ol class="sr" aria-label="What happened in this stretch">
-      ${inView.slice(0, 60).map((run) => html`<li key=${keyOf(run)}>
-        <button tabindex="-1" onClick=${(event) => choose(run, event)}>
-          ${clock(run.at)}: ${describe(run, end)}</button></li>`)}
+      ${inView.slice(0, 60).map((run) => html`
+        <${ListedBar} key=${keyOf(run)} run=${run} end=${run.end_at === null ? end : null} choose=${choose} />`)}
     </ol>
   `;
 });
+
+const ListedBar = still(({ run, end, choose }) => html`
+  <li><button tabindex="-1" onClick=${(event) => choose(run, event)}>
+    ${clock(run.at)}: ${describe(run, end)}</button></li>
+`);
 
 /** The facts of one bar, beside the pointer. The list and the pane show the same facts. */
 export function Card({ hover, end, width }) {

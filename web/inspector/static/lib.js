@@ -10,6 +10,7 @@ export { Component, html, render, useEffect, useLayoutEffect, useMemo, useReduce
 export class Model {
   #listeners = new Set();
   #due = false;
+  version = 0; // the number of changes
 
   subscribe(listener) {
     this.#listeners.add(listener);
@@ -17,16 +18,17 @@ export class Model {
   }
 
   changed() {
+    this.version += 1;
     if (this.#due) return;
     this.#due = true;
     const notify = () => {
+      clearTimeout(timer);
       if (!this.#due) return;
       this.#due = false;
       for (const listener of [...this.#listeners]) listener();
     };
-    // A background page gets no frames, and must not fall behind.
     requestAnimationFrame(notify);
-    setTimeout(notify, 1000);
+    const timer = setTimeout(notify, 1000); // a background page gets no frames, and must not fall behind
   }
 }
 
@@ -54,12 +56,13 @@ export function useValue(model, read) {
   return value;
 }
 
-/** A component that redraws only when its props differ. */
+/** A component that redraws only when its props differ, or its own state. */
 export function still(draw) {
   return class extends Component {
-    shouldComponentUpdate(next) {
-      const names = new Set([...Object.keys(next), ...Object.keys(this.props)]);
-      return [...names].some((name) => name !== "children" && next[name] !== this.props[name]);
+    shouldComponentUpdate(next, state) {
+      if (state !== this.state) return true;
+      const differs = (name) => name !== "children" && next[name] !== this.props[name];
+      return Object.keys(next).some(differs) || Object.keys(this.props).some(differs);
     }
 
     render() {

@@ -7,12 +7,14 @@ import { Model } from "./lib.js";
 const QUIET_MS = 10_000; // workers start and end without changing a session
 const FLEET_MS = 2000; // the fleet learns of a change after the gateway
 const SETTLE_MS = 250; // changes within this time cause one request
+const BUSY_MS = 1000; // between two requests while sessions change, because each redraws the page
 const RETRY_MS = [1000, 2000, 4000, 8000];
 export const PAGE = 1000;
 export const FEW = 100; // on the page of a session, which only counts what waits
 
 export class SessionList extends Model {
-  #wake = () => {};
+  #wake = () => {}; // ends the wait for a change
+  #hurry = () => {}; // ends the wait after a change
   #due = false;
   #limit = 0;
   #version = "";
@@ -79,6 +81,7 @@ export class SessionList extends Model {
   #again() {
     this.#version = "";
     this.nudge();
+    this.#hurry();
     this.changed();
   }
 
@@ -89,8 +92,13 @@ export class SessionList extends Model {
       try {
         await this.#fetch(signal);
         tries = 0;
-        await this.#pause(this.#due ? 0 : this.why ? QUIET_MS : FLEET_MS);
-        await new Promise((done) => setTimeout(done, SETTLE_MS));
+        const rested = Date.now() + BUSY_MS;
+        if (!this.#due) await this.#pause(this.why ? QUIET_MS : FLEET_MS);
+        if (this.#version === "") continue;
+        await new Promise((done) => {
+          setTimeout(done, Math.max(SETTLE_MS, rested - Date.now()));
+          this.#hurry = done;
+        });
       } catch (error) {
         if (signal.aborted) return;
         if (error.status === 401 || error.status === 403) {

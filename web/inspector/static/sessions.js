@@ -12,7 +12,6 @@ const PHONE = matchMedia("(max-width: 760px)");
 const OVERSCAN = 6;
 const STUCK = 90; // px of the table's head and the selection, which stay visible
 const DRAWN = 128; // row elements, which are reused for other rows
-const CHUNK = 4; // the range of drawn rows moves in steps of this size
 
 /** The columns. `extra`: shown only if it is chosen. */
 const COLUMNS = [
@@ -41,8 +40,8 @@ function useWindow(body, total) {
     if (scroller === null || body.current === null) return undefined;
     let [top, room] = [0, 0]; // the top of the rows, and the height of the scroller
     const look = () => {
-      const first = Math.max(0, Math.floor((scroller.scrollTop - top) / height / CHUNK) * CHUNK - OVERSCAN);
-      const shown = Math.ceil(room / height / CHUNK) * CHUNK + CHUNK + 2 * OVERSCAN;
+      const first = Math.max(0, Math.floor((scroller.scrollTop - top) / height) - OVERSCAN);
+      const shown = Math.ceil(room / height) + 1 + 2 * OVERSCAN;
       setRange((before) => (before[0] === first && before[1] === first + shown ? before : [first, first + shown]));
     };
     const measure = () => {

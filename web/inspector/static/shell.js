@@ -58,7 +58,7 @@ export function Side({ children }) {
 }
 
 /** The rail beside a session. */
-export function Rail({ list, aside }) {
+export const Rail = still(({ list, aside }) => {
   const { theme, change, label } = useTheme();
   useModel(aside);
   const waiting = useValue(list, () => waitingIn(list.list, aside));
@@ -75,4 +75,4 @@ export function Rail({ list, aside }) {
       <button class="help" aria-label="Keys" title="Keys (?)" onClick=${ask}><${Icon} name="keys" /></button>
     </nav>
   `;
-}
+});

@@ -1,16 +1,17 @@
 // The timeline: one axis of real time for the map, the scrubber and the lanes.
 
-import { after, axis, fitted, silences, ticks } from "./axis.js";
+import { after, axis, fitted, silences, sliding, ticks } from "./axis.js";
 import { brief, clock, fraction, length, number } from "./format.js";
 import { Icon } from "./icons.js";
 import { moved } from "./keys.js";
 import { BarList, Card, LANE, Lanes, Small, rowsOf } from "./lanes.js";
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
+import { html, still, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 
 const TOP = 42; // px of the axis above the lanes
 const MAP = 28;
 const FIRST_MS = 120_000; // of a long session, how much time without pleats is shown at first
 const SPEEDS = [4, 20, 100];
+const TICK_MS = 1000; // between two redraws of what has not ended
 const EDGE = 48; // px at each end where a chosen bar would be hard to see
 const SMALL = matchMedia("(max-width: 760px)");
 
@@ -19,13 +20,14 @@ const SMALL = matchMedia("(max-width: 760px)");
 function useRuns(session, tool) {
   const [now, setNow] = useState(Date.now());
   const lasts = session.lasting.length > 0;
-  useEffect(() => {
-    if (!lasts) return undefined;
-    const timer = setInterval(() => setNow(Date.now()), 1000);
-    return () => clearInterval(timer);
-  }, [lasts]);
   const last = session.events.at(-1)?.at ?? 0;
   const end = lasts ? Math.max(last, now) : last;
+  useEffect(() => {
+    if (!lasts) return undefined;
+    // The next event redraws it too, often about a second after the last.
+    const timer = setTimeout(() => setNow(Date.now()), end === last ? 1.5 * TICK_MS : TICK_MS);
+    return () => clearTimeout(timer);
+  }, [lasts, end, now]);
   const times = useMemo(() => {
     let newest = 0;
     return session.events.map((event) => (newest = Math.max(newest, event.at)));
@@ -131,17 +133,18 @@ function forthFrom(time, folds, ms) {
   return time + left;
 }
 
-export function Timeline({ session, at, go, fresh, mark, picking, pick, commands }) {
+/** `count`, `upto`, `state`: those of the session, whose changes redraw the timeline. */
+export const Timeline = still(({ session, count, upto, state, at, go, fresh, mark, picking, pick, commands }) => {
   const { events } = session;
   const box = useRef(null);
   const width = useWidth(box);
   const [tool, setTool] = useState("");
   const drawn = useRuns(session, tool);
   const { runs, rows, lanes, tools, turns, times, folds, start, end } = drawn;
-  const last = Math.max(0, events.length - 1);
+  const last = Math.max(0, count - 1);
   const place = at === null ? last : session.placeAt(at);
   const instant = at === null ? end : times[place] ?? 0;
-  const [view, setView] = useView({ start, end, folds, instant, ready: session.upto >= 0 });
+  const [view, setView] = useView({ start, end, folds, instant, ready: upto >= 0 });
   const [from, to] = view;
   const shown = useMemo(() => axis(folds, from, to, width), [folds, from, to, width]);
   const whole = useMemo(() => axis(folds, start, end, width), [folds, start, end, width]);
@@ -186,7 +189,7 @@ export function Timeline({ session, at, go, fresh, mark, picking, pick, commands
   const words = at === null ? "Now" : clock(instant);
   const height = TOP + lanes.length * LANE;
   const event = events[place];
-  const facts = { session, at, event, place, last, instant, player };
+  const facts = { session, state, at, event, place, last, instant, player };
   return html`
     <section class=${picking ? "tl picking" : "tl"} aria-label="Time">
       <${Controls} ...${facts} picking=${picking} go=${go} toPlace=${toPlace} commands=${commands} />
@@ -200,10 +203,10 @@ export function Timeline({ session, at, go, fresh, mark, picking, pick, commands
             ? html`<${ToolChoice} tools=${tools} tool=${tool} setTool=${setTool} />` : label}</span>`)}
         </div>
         <div class="tl-plot" ref=${box} ...${scrubbing({ shown, toTime, picks, setHover, runs })}>
-          <input class="tl-slider" type="range" min="0" max=${last} step="1" value=${place} disabled=${!events.length}
+          <input class="tl-slider" type="range" min="0" max=${last} step="1" value=${place} disabled=${!count}
             aria-label="Event" aria-valuetext=${saying(event, place, last)}
             onInput=${({ target }) => toPlace(Number(target.value))} />
-          ${width > 0 && events.length > 0 && session.upto >= 0 && html`
+          ${width > 0 && count > 0 && upto >= 0 && html`
             <svg class="tl-svg" width=${width} height=${height} aria-hidden="true">
               <${Axis} shown=${shown} turns=${turns} height=${height} instant=${x} words=${words} />
               <${Lanes} shown=${shown} runs=${runs} rows=${rows} lanes=${lanes} end=${end} top=${TOP}
@@ -223,7 +226,7 @@ export function Timeline({ session, at, go, fresh, mark, picking, pick, commands
       <${BarList} shown=${shown} runs=${runs} end=${end} choose=${choose} />
     </section>
   `;
-}
+});
 
 /** In the name of the lane: which tool's calls the lane and the keys J and K show. */
 const ToolChoice = ({ tools, tool, setTool }) => html`
@@ -288,7 +291,7 @@ function nextBar(runs, at, step, bring) {
 const saying = (event, place, last) =>
   (event ? `${clock(event.at)}, right after event ${place + 1} of ${last + 1}: ${event.type}` : "no events");
 
-function Controls({ session, at, event, place, last, instant, player, picking, go, toPlace, commands }) {
+function Controls({ session, state, at, event, place, last, instant, player, picking, go, toPlace, commands }) {
   const step = (by) => go(session.id, moved(session, at, by));
   const Press = (name, icon, act, off = false, pressed = undefined) => html`
     <button class="btn icon" aria-label=${name} title=${name} disabled=${off} aria-pressed=${pressed}
@@ -306,8 +309,8 @@ function Controls({ session, at, event, place, last, instant, player, picking, g
       <span class="tl-clock num">${clock(instant)}${
         at !== null && html`<i class="faint">${fraction(instant)}</i>`}</span>
       <span class="tl-where dim num">${picking ? html`<b role="status">Click the instant to compare with.</b>`
-        : at === null ? html`<span class=${`live ${session.state}`}><i aria-hidden="true"></i>${
-          session.state === "live" ? "Live" : "Not connected"}</span>${
+        : at === null ? html`<span class=${`live ${state}`}><i aria-hidden="true"></i>${
+          state === "live" ? "Live" : "Not connected"}</span>${
           event && ` event ${number(place + 1)} of ${number(last + 1)}`}`
         : `right after event ${number(place + 1)} of ${number(last + 1)}`}</span>
       <${Legend} />
@@ -320,7 +323,7 @@ function Controls({ session, at, event, place, last, instant, player, picking, g
   `;
 }
 
-const Legend = () => html`
+const Legend = still(() => html`
   <span class="tl-legend faint" aria-hidden="true">
     <span><i class="glyph doubt"></i>in doubt</span>
     <span><i class="glyph asks"></i>waits for a person</span>
@@ -328,7 +331,7 @@ const Legend = () => html`
     <span><i class="glyph fail"></i>lost or failed</span>
     <span><i class="glyph pleat"></i>silence, folded</span>
   </span>
-`;
+`);
 
 /** Plays the session: advances by `speed` events per second, but never beyond what the page has
     drawn. */
@@ -365,29 +368,29 @@ const LETTER = 6.2;
 const TURN = 52; // px of the words "Turn 12"
 
 /** `instant` and `words`: the place and the words of the head, which hides the time below it. */
-function Axis({ shown, turns, height, instant, words }) {
+const Axis = still(({ shown, turns, height, instant, words }) => {
+  const [group, place] = sliding(shown);
   const head = headPlace(instant, shown.width, words);
   const marks = ticks(shown);
   const times = marks.filter(({ x, time, step }) =>
     Math.abs(x - head.middle) > head.half + tickText(time, step).length * LETTER / 2);
   const titles = turnLabels(shown, turns);
   return html`
-    <g>
-      ${marks.map(({ time, x, step }) => html`<g key=${time}>
-        <line class="tick" x1=${x} x2=${x} y1=${TOP} y2=${height} />
-      </g>`)}
+    <line class="base" x1="0" x2=${shown.width} y1=${TOP - 24} y2=${TOP - 24} />
+    <g ...${group}>
+      ${marks.map(({ time, x }) => html`
+        <line key=${time} class="tick" x1=${place(x)} x2=${place(x)} y1=${TOP} y2=${height} />`)}
       ${times.map(({ time, x, step }) => html`
-        <text key=${time} x=${within(x, tickText(time, step), shown.width)} y=${TIMES} text-anchor="middle">${
+        <text key=${time} x=${place(within(x, tickText(time, step), shown.width))} y=${TIMES} text-anchor="middle">${
           tickText(time, step)}</text>`)}
-      <line class="base" x1="0" x2=${shown.width} y1=${TOP - 24} y2=${TOP - 24} />
       ${pleatNames(shown, titles, times, head).map(({ x, y, name, start }) => html`
-        <text key=${start} class="plate" x=${x} y=${y} text-anchor="middle">${name}</text>`)}
+        <text key=${start} class="plate" x=${place(x)} y=${y} text-anchor="middle">${name}</text>`)}
       ${titles.map(({ turn, x, title }) => html`
-        <text key=${turn} class="turn" x=${x} y=${TITLES}>
+        <text key=${turn} class="turn" x=${place(x)} y=${TITLES}>
           <tspan class="strong">Turn ${turn}</tspan> ${title}</text>`)}
     </g>
   `;
-}
+});
 
 /** The lengths of the pleats, each in the row of the titles or of the times, where it is free. */
 function pleatNames(shown, titles, times, head) {
