@@ -337,6 +337,7 @@ class Stream(Closing):
                 if event is None:
                     self.pump()
                     if self.is_idle and deadline is not None and time.monotonic() > deadline:
+                        self._patience.restart()  # whoever waits again is told the reason again
                         raise NoAnswerYet(
                             f"no {kind.__name__} came in {timeout_s:g} s. The session continues; "
                             "wait again with the same call."
@@ -450,7 +451,10 @@ class Reply(Stream):
         return self._answer
 
     def no_answer_yet(self, timeout_s: float) -> NoAnswerYet:
-        """The error to raise if the answer did not come in time."""
+        """The error to raise if the answer did not come in time. Whoever waits again is told the
+        reason again."""
+        self.drops_events = False
+        self._patience.restart()
         unreachable = self._feed.why_unreachable().rstrip(".")
         fold = self._feed.fold
         waits = what_it_waits_for(fold.views, fold.holders)
@@ -458,8 +462,7 @@ class Reply(Stream):
         how = "events()" if self._turn else f"reply({self.message_id!r})"
         return NoAnswerYet(
             f"{self._about} of session {self.session_id} is not answered after {timeout_s:g} s"
-            f"{reason and f': {reason}'}. It is kept, and its turn continues: {how} of the session "
-            "waits for it again.",
+            f"{reason and f': {reason}'}. It is kept: {how} of the session waits for it again.",
             waits,
         )
 

@@ -3,6 +3,7 @@
 import pytest
 
 from foldlog.client import outcomes
+from foldlog.client.events import TurnEnded, Waiting
 from foldlog.client.log_client import LogClient
 from foldlog.client.outcomes import NoAnswerYet, Patience, UnknownMessage, decision_on
 from foldlog.client.session import Session, reply_from_now
@@ -140,9 +141,25 @@ def test_a_wait_without_a_worker_reports_it_and_times_out(log, settings, monkeyp
     sessions, _ = opened(log, settings)
     sessions.say("s1", "hi", message_id="m1")
     reports = []
-    with pytest.raises(NoAnswerYet, match=r"its turn continues: reply\('m1'\)"):
+    with pytest.raises(NoAnswerYet, match=r"It is kept: reply\('m1'\)"):
         answer(log, settings, "m1", timeout_s=0.05, report=reports.append)
     assert len(reports) == 1 and "foldlog worker" in reports[0] and "foldlog dev" in reports[0]
+
+
+def test_whoever_waits_again_after_a_time_limit_is_told_the_reason_again(
+    log, settings, monkeypatch
+):
+    monkeypatch.setattr("foldlog.client.session.PATIENCE_S", -1.0)
+    sessions, _ = opened(log, settings)
+    sessions.say("s1", "hi", message_id="m1")
+    with LogClient(settings, log) as client, Session(client, "s1") as session:
+        reply = session.reply("m1")
+        with pytest.raises(NoAnswerYet, match="not answered"):
+            reply.answer(timeout_s=0.05)
+        assert "foldlog worker" in reply.until(Waiting, timeout_s=5).reason
+        with pytest.raises(NoAnswerYet, match="no TurnEnded came"):
+            reply.until(TurnEnded, timeout_s=0.05)
+        assert "foldlog worker" in reply.until(Waiting, timeout_s=5).reason
 
 
 def test_a_wait_for_approval_reports_the_command_at_once(log, settings):
