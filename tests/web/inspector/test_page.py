@@ -34,6 +34,17 @@ DRAG = """async ([first, last, offset]) => {  // how often the steps of a drag w
   history.replaceState = replaceState;
   return written;
 }"""
+FOLLOW = """([first, last]) => {  // follows the page's own link while the page is ahead of it
+  const slider = document.querySelector(".tl-slider");
+  for (let place = first; place <= last; place += 1) {
+    slider.value = place;
+    slider.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  const link = document.body.appendChild(document.createElement("a"));
+  link.href = location.hash;
+  link.click();
+  link.remove();
+}"""
 MUTATIONS = """() => {
   window.mutations = 0;
   new MutationObserver((found) => { window.mutations += found.length; }).observe(
@@ -141,6 +152,14 @@ def test_the_slider_moves_the_whole_page(url, page_at, moments):
     page.get_by_text("right after event 4 of").wait_for()
     assert page.evaluate("window.mutations") == 0, "the page is drawn once, with the moment"
     held[0].continue_()
+    at(page, moments[3].entry.offset)
+
+
+def test_a_link_is_followed_also_while_the_page_is_ahead_of_the_same_link(url, page_at, moments):
+    page = page_at(f"{url}/#/s/talk")
+    slider = page.get_by_role("slider", name="Event")
+    expect(slider).to_have_attribute("max", str(len(moments) - 1))
+    page.evaluate(FOLLOW, [3, 6])
     at(page, moments[3].entry.offset)
 
 

@@ -21,7 +21,7 @@ function useInstant(id, linked, follow) {
   const [shown, setShown] = useState(null); // {hash, at}: an instant, for as long as the link is `hash`
   const latest = useRef(null);
   latest.current = follow;
-  const [go, write] = useMemo(() => {
+  const [go, write, drop] = useMemo(() => {
     let [ahead, timer, stepped, written] = [null, 0, 0, 0];
     const show = (instant) => {
       clearTimeout(timer);
@@ -33,6 +33,9 @@ function useInstant(id, linked, follow) {
       show(null);
       written = Date.now();
       if (step?.hash === location.hash) latest.current(id, step.at);
+    };
+    const drop = () => { // a link to the instant that the link still names: its hash does not change
+      if (ahead?.hash === location.hash) show(null);
     };
     const go = (session, offset = null) => {
       const now = Date.now();
@@ -46,12 +49,16 @@ function useInstant(id, linked, follow) {
         latest.current(session, offset);
       }
     };
-    return [go, write];
+    return [go, write, drop];
   }, [id]);
   useEffect(() => {
     addEventListener("pagehide", write);
-    return () => removeEventListener("pagehide", write);
-  }, [write]);
+    addEventListener("popstate", drop);
+    return () => {
+      removeEventListener("pagehide", write);
+      removeEventListener("popstate", drop);
+    };
+  }, [write, drop]);
   return [shown?.hash === location.hash ? shown.at : linked, go];
 }
 
