@@ -22,8 +22,8 @@ from itertools import count
 
 from foldlog.bench.live import events_until
 from foldlog.bench.measure import Installation, Ratio, cpu_s, separate
-from foldlog.bench.refold import is_ready
 from foldlog.bench.steps import AGENT
+from foldlog.cli.worker_info import is_ready
 from foldlog.client.log_client import LogClient
 from foldlog.client.session import Session
 from foldlog.local.messages_api import Reply, Rule, Script, ScriptedServer, text, tool_use
@@ -112,7 +112,7 @@ def _worker(here: Installation, base_url: str) -> Iterator[Callable[[int], Pair]
     numbers = count(1)
     try:
         until = time.monotonic() + PATIENCE_S
-        while not is_ready(here.settings.state_dir / "worker.json"):
+        while not is_ready(here.settings.state_dir):
             assert time.monotonic() < until, (here.home / "worker.log").read_text()[-2000:]
             time.sleep(POLL_S)
         with LogClient(here.settings, channel="bench") as client:

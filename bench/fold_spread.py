@@ -62,8 +62,7 @@ def fold_spread(
         for spread, found in costs.items()
     )
     note = (
-        f"microseconds of CPU time per event: {shown} open sessions; one run at "
-        f"{ONCE:,}"
+        f"microseconds of CPU time per event: {shown} open sessions; one run at {ONCE:,}"
     )
     medians = {spread: statistics.median(found) for spread, found in costs.items()}
     line = [(float(spread), cost) for spread, cost in medians.items()]

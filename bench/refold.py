@@ -18,15 +18,14 @@ import statistics
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foldlog.bench.history import Session
 from foldlog.bench.measure import Installation, Ratio, cpu_s
+from foldlog.cli.worker_info import is_ready, worker_info
 from foldlog.log import partition_for
 from foldlog.schemas.codec import encode, headers_for, shapes
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -133,39 +132,22 @@ def fold_once(here: Installation) -> Spent:
     shutil.rmtree(here.settings.state_dir / "store", ignore_errors=True)
     # Of the run before. With them, the worker would fold next to nothing.
     shutil.rmtree(here.settings.blobs_dir / "snapshots", ignore_errors=True)
-    note = here.settings.state_dir / "worker.json"
-    note.unlink(missing_ok=True)
+    (here.settings.state_dir / "worker.json").unlink(missing_ok=True)
     began = time.perf_counter()
     command = [sys.executable, "-m", "foldlog.cli", "worker"]
     given = here.env() | {"ANTHROPIC_API_KEY": "bench", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
     with open(here.home / "worker.log", "ab") as log:
         process = subprocess.Popen(command, env=given, cwd=here.home, stdout=log, stderr=log)
     try:
-        while not is_ready(note):
+        while not is_ready(here.settings.state_dir):
             assert process.poll() is None, (here.home / "worker.log").read_text()[-2000:]
             assert time.perf_counter() - began < PATIENCE_S, "the worker did not become ready"
             time.sleep(POLL_S)
         spent = Spent(cpu_s(process.pid), time.perf_counter() - began)
-        rulings = _page(note, "status")["rulings"]
-        assert not rulings, f"ignored events measure nothing: {rulings}"
+        status = worker_info(here.settings.state_dir).status
+        assert status is not None, "the worker does not answer"
+        assert not status["rulings"], f"ignored events measure nothing: {status['rulings']}"
         return spent
     finally:
         process.terminate()
         process.wait()
-
-
-def _page(note: Path, name: str) -> Any:
-    """A JSON page of the worker whose state directory has this note."""
-    web = json.loads(note.read_text())["web"]
-    with urllib.request.urlopen(f"{web}/{name}", timeout=5) as answer:
-        return json.load(answer)
-
-
-def is_ready(note: Path) -> bool:
-    """Whether the worker whose state directory has this note is ready."""
-    try:
-        web = json.loads(note.read_text())["web"]
-        with urllib.request.urlopen(f"{web}/readyz", timeout=5) as answer:
-            return answer.status == 200
-    except (OSError, ValueError, KeyError, urllib.error.URLError):
-        return False
