@@ -25,6 +25,7 @@ from ..processors.fold.views import SessionViews
 from ..processors.store.identity import Identity
 from ..processors.store.store import DictBackend, Store
 from ..processors.tools.output_sink import Stop
+from ..processors.tools.run import task_name, thread_name
 from ..processors.tools.side_log import SideLogStore
 from ..processors.wake.facts import Obligation, wake
 from ..processors.worker.actions import Actions
@@ -348,9 +349,9 @@ class Effects:
         if self._call is None:
             return []
         session_id, call = self._call
-        named = [t for t in threading.enumerate() if t.name == f"tool {call.key}"]
+        named = [t for t in threading.enumerate() if t.name == thread_name(call.key)]
         self._engine.threads += [(thread, f"{call.name} ({call.key})") for thread in named]
-        tasks, name = asyncio.all_tasks(effect.get_loop()), f"tool {session_id} {call.key}"
+        tasks, name = asyncio.all_tasks(effect.get_loop()), task_name(session_id, call.key)
         return [task for task in tasks if task.get_name() == name]
 
     def chunks_since(

@@ -142,7 +142,7 @@ class Run:
 
     def _begin(self, function: Callable[[], Any]) -> asyncio.Task[End]:
         claim = self.claim
-        name = f"tool {claim.session_id} {claim.call_key}"
+        name = task_name(claim.session_id, claim.call_key)
         return asyncio.create_task(self._call(function), name=name)
 
     def _show(self, output: str) -> None:
@@ -151,7 +151,7 @@ class Run:
         _log.info("session %s: tool %s printed\n%s", claim.session_id, claim.name, output)
 
     async def _call(self, function: Callable[[], Any]) -> End:
-        end = await _call(function, f"tool {self.claim.call_key}")
+        end = await _call(function, thread_name(self.claim.call_key))
         expected = isinstance(end.error, ToolFailed | Parked)
         killed = isinstance(end.error, ProcessLost) and self.stop.requested
         if isinstance(end.error, Exception) and not expected and not killed:
@@ -227,6 +227,16 @@ class Run:
             return f"{self.claim.name}: {error}"
         kind = error.kind if isinstance(error, Raised) else type(error).__name__
         return f"{self.claim.name} raised {kind}: {_text_of(error)}"
+
+
+def task_name(session_id: str, call_key: str) -> str:
+    """The name of the asyncio task in which the tool of a call runs."""
+    return f"tool {session_id} {call_key}"
+
+
+def thread_name(call_key: str) -> str:
+    """The name of the thread in which the tool of a call runs, if it is not async."""
+    return f"tool {call_key}"
 
 
 async def _call(function: Callable[[], Any], name: str) -> End:
