@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,8 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 LOOK_INSIDE = (ROOT / "docs" / "look-inside.md").read_text("utf-8")
 WAIT_S = allowed(90)
+AWAY = 3
+"""The exit code when the broker did not answer in time, as on a busy machine."""
 WORDS_MAX = 1_000
 
 
@@ -48,11 +51,11 @@ def foldlog(tmp_path):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.Popen(command, env=env, cwd=tmp_path, **pipes, **options)
 
-    def run(line: str, typed: str | None = None) -> str:
+    def run(line: str, typed: str | None = None, codes: tuple[int, ...] = (0,)) -> str:
         stdin = subprocess.DEVNULL if typed is None else subprocess.PIPE
         process = start(line, stdin=stdin)
         out, _ = process.communicate(typed, timeout=WAIT_S)
-        assert process.returncode == 0 and "Traceback" not in out, (line, out)
+        assert process.returncode in codes and "Traceback" not in out, (line, out)
         return out
 
     run.start = start
@@ -78,6 +81,7 @@ def test_the_quickstart_of_readme_works_as_written(foldlog, tmp_path):
     try:
         shown = iter(partial(line_of, dev.stdout, f"the line {chat_line!r}"), "")
         assert any(chat_line in line for line in shown)
+        _until(foldlog, "foldlog status", "partitions 0")
         (typed,) = re.findall(r"Type `(.+)`:", README)
         talk = foldlog(chat_line, f"hello\n{typed}\nyes\n")
         session = re.search(r"session (\S+);", talk)[1]
@@ -113,6 +117,13 @@ def _look_inside(foldlog, session: str) -> None:
         assert line.startswith(f"foldlog {command}"), line
         shown = foldlog(line.replace("SESSION", session).replace("OFFSET", ended[1]))
         assert wanted in shown, (line, shown)
+
+
+def _until(foldlog, line: str, wanted: str) -> None:
+    until = time.monotonic() + WAIT_S
+    while wanted not in (shown := foldlog(line, codes=(0, AWAY))):
+        assert time.monotonic() < until, shown
+        time.sleep(1)  # a look is a process
 
 
 def test_the_agent_of_readme_is_the_one_that_its_commands_name(tmp_path, monkeypatch):
