@@ -337,7 +337,7 @@ class Stream(Closing):
                 if event is None:
                     self.pump()
                     if self.is_idle and deadline is not None and time.monotonic() > deadline:
-                        self._patience.restart()  # whoever waits again is told the reason again
+                        self._patience.restart()  # the next wait reports the reason, too
                         raise NoAnswerYet(
                             f"no {kind.__name__} came in {timeout_s:g} s. The session continues; "
                             "wait again with the same call."
@@ -451,8 +451,8 @@ class Reply(Stream):
         return self._answer
 
     def no_answer_yet(self, timeout_s: float) -> NoAnswerYet:
-        """The error to raise if the answer did not come in time. Whoever waits again is told the
-        reason again."""
+        """The error to raise if the answer did not come in time. The next wait reports the reason,
+        too."""
         self.drops_events = False
         self._patience.restart()
         unreachable = self._feed.why_unreachable().rstrip(".")

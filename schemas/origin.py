@@ -37,7 +37,7 @@ class Proof(StrEnum):
 
 
 class TokenRole(StrEnum):
-    """A right of a person beside the person's own sessions (of a token: its claim `roles`).
+    """What a person may do in the sessions of others. A token lists its roles in the claim `roles`.
 
     operator: may read the sessions of all users; each look is recorded (looks.py).
     decide: with `operator`, may also answer approvals and settle doubts in them.

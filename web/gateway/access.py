@@ -45,8 +45,9 @@ class NotYours(Refused):
 class Caller(NamedTuple):
     """The user of a request.
 
-    roles: what this user may do beside the user's own sessions.
-    until: when this ends, as a token does (Unix s). The streams of the request end then too.
+    roles: what this user may do in the sessions of others.
+    until: when the user must be authenticated again, such as the expiry of a token (Unix s). The
+        streams of the request end then.
     is_developer: whether the gateway is in development mode, in which this user may do everything.
     """
 
