@@ -15,7 +15,7 @@ from foldlog.tests.laws.resumed import recovery_fields
 
 SEEDS = 120  # seeds of the shared long histories; `python -m foldlog.tests.laws` takes more
 DRAWN_ACTS = 25  # per drawn history: draws are slow, and shrinking needs hundreds of them
-LAW = settings(max_examples=20)  # per law; all laws share the seeded histories
+LAW = settings(max_examples=30)  # per law; all laws share the seeded histories
 
 
 @cache
