@@ -19,11 +19,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for type checkers and editors; loaded by `__getattr__`
+    from .engine import RunWaits as RunWaits
     from .run import (
         AgentRun as AgentRun,
         RunNeverEnds as RunNeverEnds,
         RunReply as RunReply,
-        RunWaits as RunWaits,
         ToolStillRuns as ToolStillRuns,
     )
     from .script import (
@@ -44,7 +44,7 @@ _EXPORTS: dict[str, str] = {
     "AnswersUnused": ".script",
     "RunNeverEnds": ".run",
     "RunReply": ".run",
-    "RunWaits": ".run",
+    "RunWaits": ".engine",
     "ScriptExhausted": ".script",
     "Scripted": ".script",
     "ToolChecked": ".tools",

@@ -7,6 +7,7 @@ worker's effect is cancelled, and nothing waits for its end.
 """
 
 import asyncio
+import math
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..log.blobs import BlobStore
+from ..log.errors import Refused
 from ..log.memory import MemoryLog
 from ..processors.agent import Agent
 from ..processors.effects.effect import Means
@@ -51,6 +53,12 @@ FOR_A_PERSON = ("T2w",)
 """The rows of WAKE that wait for a person. Time is never advanced to the end of such a wait."""
 
 
+class RunWaits(Refused):
+    """The run cannot continue, because it waits for a person or for something that the test must
+    do.
+    """
+
+
 class Crash(BaseException):
     """Ends a worker at a record.
 
@@ -63,6 +71,7 @@ class Engine:
 
     `model_url`: the address of a scripted Messages API.
     `agents`: the agents that the next worker serves, after a restart.
+    `patience_s`: for how many real seconds a step waits for a tool.
     `crashes`: by event type, after how many further records of the type the worker crashes.
     `effects`: the effects of the running worker.
     `queue`: effects that have not run yet.
@@ -71,8 +80,10 @@ class Engine:
     `log_lines`: the lines that workers logged.
     """
 
-    def __init__(self, agents: list[Agent], model_url: str, directory: Path) -> None:
-        self.ms = START_MS
+    def __init__(
+        self, agents: list[Agent], model_url: str, directory: Path, patience_s: float = math.inf
+    ) -> None:
+        self.ms, self.patience_s = START_MS, patience_s
         self.agents, self.model = agents, ScriptedModel(model_url)
         self.log = MemoryLog(topics(1), clock_ms=self.now_ms)
         self.blobs = BlobStore(directory / "blobs")
@@ -164,7 +175,8 @@ class Engine:
     async def step(self) -> bool:
         """Do the next piece of work; False if nothing is due at the clock's current time.
 
-        If this is cancelled, the running effect continues, and the next step waits for it.
+        If this is cancelled, the running effect continues, and the next step waits for it. The same
+        holds if this raises RunWaits, because a tool ran for longer than `patience_s`.
         """
         try:
             if not self.effects.works:
@@ -240,6 +252,7 @@ class Effects:
         self._produce = appender(engine.log.producer(), Mailbox())
         self._effect: asyncio.Task[object] | None = None
         self._over = asyncio.Event()  # the effect has ended, or the worker is dead
+        self._patient_until = math.inf  # in the time of the event loop
         self._call: tuple[str, Call] | None = None  # of the running effect, with its session
         self._late: set[asyncio.Task[None]] = set()
         self.is_dead = False
@@ -321,16 +334,36 @@ class Effects:
     def start(self, work: Callable[[], Awaitable[object]]) -> None:
         """Run an effect from the queue, while no other effect runs."""
         over = self._over = asyncio.Event()  # an event belongs to one event loop
+        self._call = None
+        self._restart_patience()
         self._effect = asyncio.ensure_future(work())
         self._effect.add_done_callback(lambda _: over.set())
 
     async def ended(self) -> None:
         """Wait until the running effect ends or the worker is killed. Raises what the effect
-        raised."""
-        await self._over.wait()
+        raised, and RunWaits if it is a tool and runs for too long."""
+        try:
+            async with asyncio.timeout_at(self._patient_until):
+                await self._over.wait()
+        except TimeoutError:
+            if self._call is not None and not self._over.is_set():
+                self._restart_patience()
+                raise RunWaits(self._why_it_waits(*self._call)) from None
+            await self._over.wait()
         effect, self._effect = self._effect, None
         if effect is not None and not self.is_dead and not effect.cancelled():
             effect.result()
+
+    def _restart_patience(self) -> None:
+        self._patient_until = asyncio.get_running_loop().time() + self._engine.patience_s
+
+    def _why_it_waits(self, session_id: str, call: Call) -> str:
+        return (
+            f"tool {call.name} ({call.key}) of session {session_id} still runs after "
+            f"{self._engine.patience_s:g} s. Only the clock of a run is virtual: a tool takes real "
+            "time, and its turn waits for it. Kill its worker with `await run.crash()`, let the "
+            "tool end sooner, or allow it more with foldlog_agent(..., patience_s=SECONDS)"
+        )
 
     def kill(self) -> None:
         """Cancel the running effect with its tool. A tool's thread cannot be ended, but nothing

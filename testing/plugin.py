@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _OTHERS = ("asyncio", "anyio", "trio")
 _PASSED = pytest.StashKey[bool]()
+PATIENCE_S = 10.0
+"""For how many real seconds a test waits for a tool by default. The process of an isolated tool
+needs 3 s to start on a busy machine."""
 
 
 class MakeRun:
@@ -43,6 +46,7 @@ class MakeRun:
         script: "Iterable[Scripted | str]" = (),
         user: str = "tester",
         session_id: str | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> "AgentRun":
         """A run of these agents. The first agent answers in the session of the run.
 
@@ -51,6 +55,8 @@ class MakeRun:
         user: the user who acts.
         session_id: by default `test`, and `test-2`, `test-3` ... for further runs of one test, so
             that their idempotency keys differ.
+        patience_s: for how many real seconds a wait lasts at most while one tool runs. Then it
+            raises RunWaits, which names the tool.
 
         Runs of two tests have the same ids and idempotency keys, so each test must create its own
         fakes, such as a fake bank.
@@ -59,9 +65,9 @@ class MakeRun:
 
         number = len(self.runs) + 1
         directory = self._directory / f"run{number}"
-        directory.mkdir()
+        directory.mkdir(exist_ok=True)  # a refused run left it
         session_id = session_id or ("test" if number == 1 else f"test-{number}")
-        self.runs.append(AgentRun(agents, script, directory, user, session_id))
+        self.runs.append(AgentRun(agents, script, directory, user, session_id, patience_s))
         return self.runs[-1]
 
     def close(self) -> None:

@@ -32,9 +32,8 @@ from ..reports.exports.bundle import export_bundle
 from ..schemas import events as ev
 from ..schemas.codec import entry_of
 from ..schemas.enums import Outcome
-from ..schemas.ids import call_key
-from .engine import STEPS_MAX, Engine
-from .forgotten import awaited
+from .engine import STEPS_MAX, Engine, RunWaits
+from .forgotten import FORGOTTEN, awaited
 from .script import Answers, Scripted
 
 E = TypeVar("E", bound=SessionEvent)
@@ -44,12 +43,6 @@ IDLE_S = 0.01
 """How long a worker of `AgentRun.working` waits for records of other connections."""
 THREAD_END_S = 1.0
 """How long the end of a test waits for the thread of a tool whose worker was killed."""
-
-
-class RunWaits(Refused):
-    """The run cannot continue, because it waits for a person or for something that the test must
-    do.
-    """
 
 
 class ToolStillRuns(UserWarning):
@@ -90,13 +83,14 @@ class AgentRun:
         directory: Path,
         user: str,
         session_id: str,
+        patience_s: float,
     ) -> None:
         loaded = demand_agents(agents, "foldlog_agent")
         _demand_runnable(loaded)
         self.user = user
-        self._answers = Answers(script, [tool.name for agent in loaded for tool in agent.tools])
+        self._answers = Answers(script, loaded)
         self._server = ScriptedServer(self._answers).start()
-        self._engine = Engine(loaded, self._server.base_url, directory)
+        self._engine = Engine(loaded, self._server.base_url, directory, patience_s)
         settings = Settings(
             home=directory,
             state_dir=directory / "worker",
@@ -247,7 +241,7 @@ class AgentRun:
         """Let the worker do everything that is due at the clock's current time. Use this if there
         is no reply to await. It does not advance the clock: use `advance` to end a wait.
         """
-        self._is_unread = False
+        self._begin_to_read()
         async with self._stepping:
             is_at_rest = await self._engine.settle()
         if not is_at_rest:
@@ -317,9 +311,14 @@ class AgentRun:
 
     async def _step(self) -> bool:
         """Let the worker do its next piece of work. Coroutines that await replies take turns."""
-        self._is_unread = False
+        self._begin_to_read()
         async with self._stepping:
             return await self._engine.step()
+
+    def _begin_to_read(self) -> None:
+        if FORGOTTEN:  # the wait that follows may be for what such a call would have done
+            raise Refused(" ".join(FORGOTTEN))
+        self._is_unread = False
 
     def _why_it_waits(self) -> str:
         state = self.state()
@@ -332,17 +331,11 @@ class AgentRun:
         if state.doubts:
             doubt = state.doubts[0]
             return (
-                f"the run waits for a person: {doubt}{self._why_uncertain(doubt.call)}. "
-                "Report what happened with `await run.resolve(doubt, happened=...)` or "
-                "`did_not_happen=True`. A tool that knows that it had no effect raises ToolFailed."
+                f"the run waits for a person: {doubt}. Report what happened with `await "
+                "run.resolve(doubt, happened=...)` or `did_not_happen=True`. A tool that knows "
+                "that it had no effect raises ToolFailed."
             )
         return f"the run waits, and nothing can continue it: {state}"
-
-    def _why_uncertain(self, call: str) -> str:
-        """Why the outcome of a call in doubt is unknown."""
-        failures = self.events("TOOL_FAILED_UNCERTAIN")
-        reasons = [x.reason for x in failures if call_key(x.turn, x.step, x.index) == call]
-        return f" ({reasons[-1]})" if reasons else ""
 
     def _never_ends(self) -> RunNeverEnds:
         return RunNeverEnds(

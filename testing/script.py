@@ -9,7 +9,7 @@ background requests do not use up answers.
 import difflib
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from ..client.printable import blocks_of, whole
 from ..local.messages_api import FAULTS, Reply, Request, text, thinking, tool_use
 from ..log.bundle_file import read_bundle
 from ..log.errors import Refused
+from ..processors.agent import Agent
+from ..processors.tools.tiers import resolve
+from ..processors.tools.tool import check_args
 from ..schemas import events as ev
 from ..schemas.codec import entry_of
 
@@ -28,15 +31,23 @@ class Scripted:
     """One answer.
 
     Join parts with `+`. `failure`: the error with which the model call fails instead.
+    `is_checked`: whether a call that the agent cannot run is a mistake of the test.
     """
 
     blocks: tuple[dict[str, Any], ...] = ()
     failure: str = ""
+    is_checked: bool = True
 
     def __add__(self, other: "Scripted") -> "Scripted":
         if self.failure or other.failure:
             raise TypeError("fails() is an answer of its own and cannot be joined to others")
-        return Scripted((*self.blocks, *other.blocks))
+        checked = self.is_checked and other.is_checked
+        return Scripted((*self.blocks, *other.blocks), is_checked=checked)
+
+    def unchecked(self) -> "Scripted":
+        """The same answer, which may call a tool that does not exist, or with wrong arguments: the
+        agent refuses such a call, and the model reads why."""
+        return replace(self, is_checked=False)
 
 
 def says(words: str) -> Scripted:
@@ -95,8 +106,8 @@ class ScriptExhausted(Refused):
     """The model got more requests than the script has answers."""
 
 
-def _checked(script: Iterable[Scripted | str], tools: Sequence[str]) -> list[Scripted]:
-    """The answers of a script. Raises Refused if they call other tools than `tools`."""
+def _checked(script: Iterable[Scripted | str], agents: Sequence[Agent]) -> list[Scripted]:
+    """The answers of a script. Raises Refused if they contain calls that no agent can run."""
     if isinstance(script, Scripted | str) or not isinstance(script, Iterable):
         raise Refused(f"script= is a list of answers, not {script!r}. Write script=[...].")
     answers = [says(item) if isinstance(item, str) else item for item in script]
@@ -106,23 +117,37 @@ def _checked(script: Iterable[Scripted | str], tools: Sequence[str]) -> list[Scr
                 f"answer {number} of script= is {answer!r}. An answer is a text, or what says(), "
                 "calls(), thinks() or fails() of foldlog.testing make"
             )
-        called = [block["name"] for block in answer.blocks if block["type"] == "tool_use"]
-        for name in called:
-            if name not in tools:
-                close = difflib.get_close_matches(name, tools, 1)
-                hint = f", did you mean {close[0]}?" if close else "."
+        called = [block for block in answer.blocks if block["type"] == "tool_use"]
+        for block in called if answer.is_checked else ():
+            if why := _why_refused(block["name"], block["raw_input"].encode(), agents):
                 raise Refused(
-                    f"answer {number} of script= calls {name}, which no agent of the run has{hint} "
-                    f"Their tools: {', '.join(tools) or 'none'}"
+                    f"answer {number} of script= calls {why}. If the test is about such a call, "
+                    "write .unchecked() after the answer"
                 )
     return answers
+
+
+def _why_refused(name: str, raw: bytes, agents: Sequence[Agent]) -> str:
+    """Why every agent would refuse a call; '' if one of them would run it."""
+    having = [agent for agent in agents if agent.tool(name) is not None]
+    if not having:
+        tools = [tool.name for agent in agents for tool in agent.tools]
+        close = difflib.get_close_matches(name, tools, 1)
+        hint = f", did you mean {close[0]}?" if close else "."
+        known = ", ".join(tools) or "none"
+        return f"{name}, which no agent of the run has{hint} Their tools: {known}"
+    reasons: list[str | None] = []
+    for agent in having:
+        tool, why = resolve(agent, name, raw)
+        reasons.append(why if tool is None else check_args(tool, raw))
+    return f"{name} wrongly: {reasons[0]}" if all(reasons) else ""
 
 
 class Answers:
     """Gives each request its answer from the script, in the thread of the scripted Messages API."""
 
-    def __init__(self, script: Iterable[Scripted | str], tools: Sequence[str]) -> None:
-        self.script = _checked(script, tools)
+    def __init__(self, script: Iterable[Scripted | str], agents: Sequence[Agent]) -> None:
+        self.script = _checked(script, agents)
         self.exhausted = ""
         self._used = 0
         self._given: dict[str, tuple[int | None, Scripted]] = {}

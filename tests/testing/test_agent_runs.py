@@ -67,7 +67,8 @@ async def test_the_example_of_the_documentation(foldlog_agent):
 async def test_an_isolated_tool_runs_in_another_process(foldlog_agent):
     agent = replace(shop, tools=(isolated_tools.where_am_i,))
     place = {"street": "Elm", "number": 3}
-    run = foldlog_agent(agent, script=[calls("where_am_i", place=place), says("done")])
+    script = [calls("where_am_i", place=place), says("done")]
+    run = foldlog_agent(agent, script=script, patience_s=PATIENCE_S)
     events = [event async for event in run.send("where?")]
     (found,) = [e for e in events if isinstance(e, ToolFinished)]
     value = json.loads(found.text)
@@ -78,7 +79,7 @@ async def test_an_isolated_tool_that_is_rare_gets_its_arguments(foldlog_agent):
     """The defect: its process did not know the envelope in which use_tool calls it."""
     agent = replace(shop, tools=(isolated_tools.look_rarely,))
     look = calls("use_tool", name="look_rarely", arguments={"name": "ada"})
-    run = foldlog_agent(agent, script=[look, says("done")])
+    run = foldlog_agent(agent, script=[look, says("done")], patience_s=PATIENCE_S)
     events = [event async for event in run.send("who?")]
     (found,) = [e for e in events if isinstance(e, ToolFinished)]
     assert found.text == "ada"
@@ -88,7 +89,8 @@ async def test_S1_constraint_3_an_isolated_tool_that_hangs_ends(foldlog_agent, t
     pids = tmp_path / "pids"
     hanging = replace(isolated_tools.hang_pure, timeout_ms=3_000)
     hang = calls("hang_pure", how="loop", pids=str(pids))
-    run = foldlog_agent(replace(shop, tools=(hanging,)), script=[hang, says("done")])
+    agent = replace(shop, tools=(hanging,))
+    run = foldlog_agent(agent, script=[hang, says("done")], patience_s=PATIENCE_S)
     events = [event async for event in run.send("hang")]
     (found,) = [e for e in events if isinstance(e, ToolFinished)]
     assert "did not end within" in found.text
@@ -227,8 +229,16 @@ def test_a_test_that_ran_less_than_it_asked_for_fails(tmp_path):
     (tmp_path / "test_it.py").write_text(dedent("""
         import sys
         from foldlog import Agent, tool
-        from foldlog.testing import check_tool
+        import asyncio
+        from foldlog.testing import calls, check_tool
         agent = Agent(name="a", model="claude-opus-5-5")
+
+        @tool(effect="once")
+        async def sleep() -> str:
+            "Sleep."
+            await asyncio.sleep(3600)
+
+        sleeper = Agent(name="s", model="claude-opus-5-5", tools=[sleep])
 
         @tool(effect="pure")
         def now() -> str:
@@ -238,6 +248,12 @@ def test_a_test_that_ran_less_than_it_asked_for_fails(tmp_path):
             run = foldlog_agent(agent)
             run.crash()
             forgotten = run.advance(5)
+
+        async def test_forgets_the_crash_and_waits(foldlog_agent):
+            run = foldlog_agent(sleeper, script=[calls("sleep")], patience_s=3600)
+            reply = run.send("hi")
+            run.crash()
+            await reply
 
         def test_forgets_to_run_the_check():
             check_tool(now)
@@ -261,7 +277,7 @@ def test_a_test_that_ran_less_than_it_asked_for_fails(tmp_path):
             assert run.send("hi") is None
     """))
     printed = run_python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
-    assert "4 failed, 2 passed, 2 errors" in printed, f"each mistake counts once: {printed}"
+    assert "5 failed, 2 passed, 2 errors" in printed, f"each mistake counts once: {printed}"
     for call in ("run.crash", "run.advance", "check_tool", "reply.answer"):
         assert f"{call}(...) was not awaited, so it did nothing. Write `await {call}(" in printed
     assert "crash_after('TOOL_STARTED') did not crash the worker" in printed
@@ -295,7 +311,7 @@ async def test_until_an_event_that_never_comes_raises(foldlog_agent):
 
 
 async def test_a_reply_that_ended_reports_the_call_that_failed(foldlog_agent):
-    run = foldlog_agent(shop, script=[calls("refund", ordr=17), "done"])
+    run = foldlog_agent(shop, script=[calls("refund", ordr=17).unchecked(), "done"])
     with pytest.raises(ReplyEnded, match=r"ApprovalAsked: .*refund \(1\.1\.0\) error: .*ordr"):
         await run.send("refund 17").until(ApprovalAsked)
 
@@ -303,6 +319,24 @@ async def test_a_reply_that_ended_reports_the_call_that_failed(foldlog_agent):
 async def test_bad_input_a_script_that_calls_an_unknown_tool_is_refused(foldlog_agent):
     with pytest.raises(Refused, match=r"answer 2 .* calls refnd, .*did you mean refund\? Their "):
         foldlog_agent(shop, script=["hello", calls("refnd", order=17)])
+
+
+@pytest.mark.parametrize("call", [
+    calls("refund", ordr=17),
+    calls("refund", order="17"),
+    calls("refund"),
+    calls("look_rarely", name="ada"),
+    calls("use_tool", name="look_rarely", arguments={"nme": "ada"}),
+])
+async def test_bad_input_a_script_with_a_call_that_the_agent_refuses_is_refused(
+    foldlog_agent, call
+):
+    """The defect: a misspelled argument passed, as long as the test did not need the call."""
+    agent = replace(shop, tools=(refund, isolated_tools.look_rarely))
+    with pytest.raises(Refused, match=r"answer 2 .*wrongly: .*not run.*\.unchecked\(\)"):
+        foldlog_agent(agent, script=["hello", says("I try.") + call])
+    run = foldlog_agent(agent, script=[says("I try.") + call.unchecked(), "I cannot."])
+    assert (await run.send("go")).text == "I cannot." and refunds == []
 
 
 @tool(effect="pure")
@@ -330,8 +364,10 @@ async def test_the_traceback_of_a_tool_is_logged_and_the_model_reads_its_error(
 
 async def test_a_once_tool_that_raises_is_in_doubt_for_the_reason_it_gave(foldlog_agent):
     run = foldlog_agent(replace(shop, tools=(pay,)), script=[calls("pay", euros=3)])
-    with pytest.raises(RunWaits, match=r"pay raised ValueError: the card is declined.*ToolFailed"):
+    declined = r"pay raised ValueError: the card is declined.*ToolFailed"
+    with pytest.raises(RunWaits, match=declined) as waits:
         await run.send("pay")
+    assert str(waits.value).count("the card is declined") == 1
 
 
 async def test_a_tool_that_returns_after_its_deadline_still_resolves_its_doubt(foldlog_agent):
@@ -426,6 +462,22 @@ async def test_a_cancelled_wait_for_an_answer_leaves_the_tool_running(foldlog_ag
         await answer
     gate.set()
     assert (await reply).text == "Packed." and steps == ["start", "end"]
+
+
+async def test_a_wait_for_a_tool_that_runs_long_names_the_tool(foldlog_agent):
+    """The defect: a test that forgot the crash waited for the timeout of the tool, 120 s."""
+    agent, _ = packer(lambda _: asyncio.sleep(3600), effect="once")
+    run = foldlog_agent(agent, script=[calls("pack", order=17), "I see."], patience_s=0.05)
+    reply = run.send("pack 17")
+    long = r"pack \(1\.1\.0\) of session test .* 0\.05 s.*await run\.crash\(\).*patience_s="
+    with pytest.raises(RunWaits, match=long):
+        await reply
+    with pytest.raises(RunWaits, match=long):
+        async with run.working():
+            await asyncio.sleep(3600)
+    await run.crash()
+    await run.resolve(await reply.until(InDoubt), did_not_happen=True)
+    assert (await reply).text == "I see."
 
 
 async def test_S2_a_crash_drops_the_result_of_a_tool_in_a_thread(foldlog_agent):
