@@ -14,7 +14,7 @@ from .log_client import LogClient
 from .printable import text_of
 from .show import Request
 from .spending import session_cost
-from .status import Reason as Reason, Status as Status, situation_of
+from .status import Reason as Reason, Situation, Status as Status, situation_of
 from .waiting import asking, doubtful, lines_of_doubts, what_it_waits_for
 
 PICODOLLARS = Decimal(10) ** -12
@@ -46,8 +46,9 @@ class SessionState:
     def __str__(self) -> str:
         cost = "cost unknown" if self.cost_usd is None else f"${self.cost_usd:.4f}"
         waits = f": {self.waits_for}" if self.waits_for else ""
+        words = Situation(self.status, self.reason).words
         return (
-            f"{self.session_id} ({self.agent}, {self.user}) {self.status}, turn {self.turn}, "
+            f"{self.session_id} ({self.agent}, {self.user}) {words}, turn {self.turn}, "
             f"{cost}{waits}"
         )
 

@@ -1,7 +1,7 @@
 """Decides what a session is doing, and why. Every list, page, export and message shows this.
 
-Pure: computed from the session's views and the holders of its partition. The words for people are
-made where they are shown.
+Pure: computed from the session's views and the holders of its partition. JSON has the codes; people
+read the words of `Situation.words`.
 """
 
 from enum import StrEnum
@@ -88,6 +88,30 @@ FAILURES = (Reason.FAILED, Reason.OVER_BUDGET)
 """The reasons of an idle session that lists show as failed."""
 
 
+WORDS: dict[str, str] = {
+    Status.IDLE: "idle",
+    Status.BUSY: "working",
+    Status.ASKS: "waits for approval",
+    Status.DOUBT: "call in doubt",
+    Status.UNSERVED: "no worker",
+    Status.FROZEN: "frozen",
+    Status.TERMINATED: "ended",
+}
+"""The words for each status."""
+
+REASON_WORDS: dict[str, str] = {
+    Reason.FAILED: "failed",
+    Reason.STOPPED: "stopped",
+    Reason.OVER_BUDGET: "over budget",
+    Reason.WORKER: "waits for worker",
+    Reason.RETRY: "tries again",
+    Reason.RATE_LIMIT: "rate limit",
+    Reason.SUMMARY: "summarizing",
+    Reason.CLOSING: "stopping",
+}
+"""The words for reasons that say more than the status."""
+
+
 class Situation(NamedTuple):
     """The status of a session with its reason. `until`: when it changes by itself (Unix ms): the
     next attempt of the model call, or the end of an approval."""
@@ -95,6 +119,11 @@ class Situation(NamedTuple):
     status: Status
     reason: Reason = Reason.OWN
     until: int | None = None
+
+    @property
+    def words(self) -> str:
+        """What the session is doing, for people."""
+        return REASON_WORDS.get(self.reason, WORDS[self.status])
 
     @property
     def has_failed(self) -> bool:

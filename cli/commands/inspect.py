@@ -169,8 +169,8 @@ def _ledger(views: "SessionViews", prices: "PriceTable") -> None:
 def _overview(folded: "SessionFold", read: Any, prices: "PriceTable") -> None:
     views = folded.views
     state, turn = views.state, views.turn
-    status = situation_of(views, folded.holders).status
-    line(f"session {views.session_id} of {state.user_id}: {status}")
+    words = situation_of(views, folded.holders).words
+    line(f"session {views.session_id} of {state.user_id}: {words}")
     line(f"  agent {turn.agent}, phase {state.phase}, project {state.project_id or 'none'}")
     running = "open" if turn.open else "ended"
     waiting = f"{len(turn.queue)} message{'s' * (len(turn.queue) != 1)} waiting"
@@ -418,8 +418,8 @@ def wake_command(
     rows = [{**row, "of": row["subject"], "due at": _due(row)} for row in owed]
     table(rows, ("row", "owed", "of", "role", "due at", "why"))
     if not owed:
-        status = situation_of(views, folded.holders).status
-        line(f"session {session} has no pending work: it is {status}")
+        words = situation_of(views, folded.holders).words
+        line(f"session {session} has no pending work: {words}")
 
 
 def _rules_of(wanted: str, names: Sequence[str]) -> "Rules":

@@ -16,7 +16,7 @@ from ...client.fleet import FleetUnavailable, find_fleet
 from ...client.holders import holders_of
 from ...client.show import Everything, summaries
 from ...client.spending import TOKENS, caching_json, cost_json, saving_of, session_cost
-from ...client.status import Reason, Situation, Status, why_unserved
+from ...client.status import REASON_WORDS, WORDS, Situation, Status, why_unserved
 from ...log.partition import partition_for
 from ...processors.advice.prices import Cost, InputCost, input_cost
 from ...processors.fold.projections.ledger import Spent
@@ -37,35 +37,15 @@ PAGE = 5_000
 """The sessions in one answer of the fleet, which is its most."""
 
 FAILED = "failed"
-STATUSES = {
-    "idle": "idle",
-    "busy": "working",
-    "asks": "waits for approval",
-    "doubt": "call in doubt",
-    "unserved": "no worker",
-    "frozen": "frozen",
-    "terminated": "ended",
-    FAILED: "failed",
-}
-"""The words for each status of --status."""
-
-REASONS = {
-    Reason.STOPPED: "stopped",
-    Reason.OVER_BUDGET: "over budget",
-    Reason.WORKER: "waits for worker",
-    Reason.RETRY: "tries again",
-    Reason.RATE_LIMIT: "rate limit",
-    Reason.SUMMARY: "summarizing",
-    Reason.CLOSING: "stopping",
-}
-"""The words for reasons that say more than the status."""
+STATUSES = (*map(str, Status), FAILED)
+"""The words that --status takes."""
 
 TURN_OPEN = "open"
 """The status shown for `busy` in a list from the fleet if the log did not show in time whether a
 worker serves the agent."""
 HOLDERS_S = 2.0
 """How long the log is read for that."""
-WORDS = {**STATUSES, TURN_OPEN: "turn open"}
+SHOWN = {**WORDS, FAILED: "failed", TURN_OPEN: "turn open"}
 
 OPEN = ("busy", TURN_OPEN, "asks", "doubt", "unserved")
 """The statuses of a session whose turn may still run."""
@@ -311,7 +291,7 @@ def print_list(rows: Sequence[Listed], *, numbered: bool = False) -> None:
 
 
 def _words(row: Listed) -> str:
-    words, until = REASONS.get(row.line["reason"], WORDS[row.status]), row.line["until"]
+    words, until = REASON_WORDS.get(row.line["reason"], SHOWN[row.status]), row.line["until"]
     if row.status != Status.BUSY or until is None:
         return words
     return words + time.strftime(" until %H:%M:%S", time.localtime(until / 1000))

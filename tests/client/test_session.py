@@ -313,6 +313,7 @@ def test_a_reply_that_is_dropped_keeps_no_events(session, log):
 
 def test_history_state_request_and_fork(session, log, foldlog):
     session.send("What is two and two?\nPlease.")
+    assert str(session.state()).startswith("s1 (shop, ana) no worker, turn 1, "), "as in the list"
     Played(log, "s1").answer("four")
     history = session.history()
     assert [type(event).__name__ for event in history] == [

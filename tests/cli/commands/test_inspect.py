@@ -245,7 +245,7 @@ def test_beyond_2_request_prints_the_bytes_without_a_newline(shell, talk):
 
 
 def test_S2_7_wake_shows_the_pending_work_and_why(shell, talk):
-    assert "has no pending work: it is idle" in shell("wake s1").out
+    assert "has no pending work: idle" in shell("wake s1").out
     shell("send s1 more")
     (owed,) = shell("wake s1 --json").json
     assert (owed["row"], owed["owed"]) == ("N3", "LLM_CALLED") and owed["why"]
