@@ -254,8 +254,7 @@ def _dev(edge: Edge, agents: tuple[str, ...], port: int | None, origins: tuple[s
     except StateDirTaken as error:
         raise StateDirTaken(
             f"{error} To start a second installation, with a Kafka of its own, run `foldlog --home "
-            "DIR dev --port 8378`. To serve your own agent here, stop the running worker and run "
-            "`foldlog dev FILE`."
+            "DIR dev --port 8378`."
         ) from None
     servers = start_broker(edge)
     report = apply_topics(edge.log, edge.settings.partitions, edge.elsewhere.replication)

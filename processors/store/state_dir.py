@@ -19,12 +19,18 @@ from typing import Any
 from ...log.errors import SettingsError
 
 PROBE_S = 0.1
+WAYS_OUT = (
+    "Nothing was changed. If that worker serves your agents, connect to it and start no other. If "
+    "not, stop it, and start one worker with the agents of both. A second worker beside it needs "
+    "exactly its agents, and a directory of its own in FOLDLOG_STATE_DIR."
+)
+"""What to do about a worker that works in a directory. With its own directory, a worker that serves
+other agents would be refused as well (same_agents.py)."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the id of this boot of the kernel (Linux)
 
 
 class StateDirTaken(SettingsError):
-    """Another process uses this directory.
-    Stop that process, or give this worker its own directory.
+    """Another process uses this directory. Connect to that worker, or stop it.
 
     A supervisor treats this as a wrong setting, because the next start would fail as well.
     """
@@ -42,8 +48,7 @@ class StateDir:
             holder = os.pread(self._lock, 20, 0).decode("ascii", "replace")
             os.close(self._lock)
             raise StateDirTaken(
-                f"another worker works in {path}{holder and f' (process {holder})'}. Nothing was "
-                "changed. Stop that one, or give this one its own directory with FOLDLOG_STATE_DIR."
+                f"another worker works in {path}{holder and f' (process {holder})'}. {WAYS_OUT}"
             )
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, str(os.getpid()).encode(), 0)  # for the message above

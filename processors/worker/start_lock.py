@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..store.state_dir import StateDir, StateDirTaken
+from ..store.state_dir import WAYS_OUT, StateDir, StateDirTaken
 
 WAIT_S = 30.0  # a clean end takes 10 s for the poll thread, then some for effects and the group
 POLL_S = 0.1
@@ -39,8 +39,7 @@ def exclusive_start(
             named = _process_in(lock_fd)
             raise StateDirTaken(
                 f"a supervised worker{named and f' (process {named})'} works in {path}: `foldlog "
-                "dev` or `foldlog worker --supervise` is already running. Nothing was changed. "
-                "Stop it, or give this one its own directory with FOLDLOG_STATE_DIR."
+                f"dev` or `foldlog worker --supervise` is already running. {WAYS_OUT}"
             ) from None
         _await_free(path, worker_id, _process_in(lock_fd), say)
         os.ftruncate(lock_fd, 0)

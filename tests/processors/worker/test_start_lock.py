@@ -53,9 +53,11 @@ def test_a_start_after_a_killed_supervisor_waits_for_its_worker_and_reports_that
 @pytest.mark.parametrize("supervises", [True, False])
 def test_a_start_beside_a_live_worker_is_refused_at_once(tmp_path, supervises):
     first = StateDir(tmp_path)
-    with pytest.raises(StateDirTaken, match=f"another worker works in .*process {os.getpid()}"):
+    taken = f"another worker works in .*process {os.getpid()}"
+    with pytest.raises(StateDirTaken, match=taken) as no:
         with exclusive_start(tmp_path, None, pytest.fail, supervises=supervises):
             pass
+    assert_first_way_out_works(no.value)
     first.close()
 
 
@@ -69,6 +71,14 @@ def test_a_supervisor_holds_the_directory_between_two_of_its_workers(tmp_path, s
             with exclusive_start(tmp_path, None, pytest.fail, supervises=supervises):
                 pass
     assert "foldlog dev --agent" not in str(no.value), "an application is no `foldlog dev`"
+    assert_first_way_out_works(no.value)
+
+
+def assert_first_way_out_works(refused):
+    """The defect: with a directory of its own, a worker with other agents was refused again."""
+    text = str(refused)
+    assert text.index("connect to it") < text.index("stop it, and start one worker with the agents")
+    assert "exactly its agents, and a directory of its own in FOLDLOG_STATE_DIR" in text
 
 
 def test_the_wait_is_bounded(tmp_path, monkeypatch):
