@@ -67,7 +67,7 @@ $(STAMP): requirements.lock pyproject.toml $(wildcard setup.py schemas/_decoder.
 	  echo "setup: creating $(VENV) with $$("$$found" --version)"; \
 	  "$$found" -m venv $(VENV); \
 	fi
-	@echo "setup: downloading and installing the packages of requirements.lock, 1 to 3 minutes"
+	@echo "setup: downloading and installing the packages of requirements.lock, 1 to 5 minutes"
 	@$(INSTALL_LOCK) requirements.lock
 	@echo "setup: compiling them"
 	@$(PY) -m compileall -q -j 0 $(VENV)/lib >/dev/null || true  # some fail
