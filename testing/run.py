@@ -6,6 +6,7 @@ two awaits: a run continues only while a test awaits its reply.
 
 import asyncio
 import difflib
+import math
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -83,7 +84,7 @@ class AgentRun:
         directory: Path,
         user: str,
         session_id: str,
-        patience_s: float,
+        patience_s: float = math.inf,
     ) -> None:
         loaded = demand_agents(agents, "foldlog_agent")
         _demand_runnable(loaded)
