@@ -34,7 +34,10 @@ REDRAWS = """async () => {
   Session.prototype.changed = function () { window.redraws += 1; changed.call(this); };
 }"""
 SCROLL = """box => new Promise((done) => {
-  const step = (n) => { box.scrollTop += 30; n ? requestAnimationFrame(() => step(n - 1)) : done(); };
+  const step = (n) => {
+    box.scrollTop += 30;
+    n ? requestAnimationFrame(() => step(n - 1)) : done();
+  };
   step(20);
 })"""
 PLACE = """box => [box.scrollTop, box.scrollHeight - box.clientHeight - box.scrollTop]"""

@@ -6,7 +6,7 @@ import { clock, length, number, pretty } from "./format.js";
 import { Icon } from "./icons.js";
 import { html, still, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 
-const ROW = 30; // px, also in styles.css
+const ROW = 30; // px, also in pane.css
 const AROUND = 8; // rows drawn beyond the visible ones
 const DRAWN = 128; // row elements, which are reused for other rows
 
