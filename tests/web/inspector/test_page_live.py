@@ -1,5 +1,6 @@
 """The session page in a real browser, live: streams, decisions of people, the list of sessions."""
 
+import json
 import re
 import threading
 
@@ -32,6 +33,13 @@ REDRAWS = """async () => {
   window.redraws = 0;
   Session.prototype.changed = function () { window.redraws += 1; changed.call(this); };
 }"""
+SCROLL = """box => new Promise((done) => {
+  const step = (n) => {
+    box.scrollTop += 30;
+    n ? requestAnimationFrame(() => step(n - 1)) : done();
+  };
+  step(20);
+})"""
 PLACE = """box => [box.scrollTop, box.scrollHeight - box.clientHeight - box.scrollTop]"""
 
 
@@ -130,8 +138,9 @@ def test_past_and_new_lines_are_shown_once(place, url, page_at, producer):
     assert kinds == [f"Turn {n} ended." for n in range(1, 7)]
 
 
-def test_the_events_stay_where_a_person_scrolled_them(place, url, page_at, producer):
-    """The list jumped to its end with each new event."""
+def test_events_stay_where_they_were_scrolled_and_lay_out_new_rows(place, url, page_at, producer):
+    """The list jumped to its end with each new event, and each new row numbered all lists of the
+    page again, because a row had style containment."""
     played = place.talk("scrolled", 8)
     page = page_at(f"{url}/#/s/scrolled")
     page.get_by_role("tab", name="events").click()
@@ -140,7 +149,7 @@ def test_the_events_stay_where_a_person_scrolled_them(place, url, page_at, produ
     listed.evaluate("box => { box.scrollTop = 0 }")
     listed.get_by_text("The session was opened").wait_for()
     producer.say("scrolled", "one more", message_id="more")
-    played.answer("Done.")
+    played.answer("\n".join(f"{number}. thing" for number in range(1, 51)))
     conversation(page).get_by_text("Turn 9 ended").wait_for()
     count = len(Timelines(place.log).of("scrolled").moments)
     shown = re.compile(f" of ({count}|{count + 1})$")  # the answer was shown, which is an event
@@ -151,6 +160,15 @@ def test_the_events_stay_where_a_person_scrolled_them(place, url, page_at, produ
     page.get_by_text("This is the past").wait_for()
     page.keyboard.press("l")
     listed.get_by_text("turn 9 ended", exact=False).wait_for()
+    expect(conversation(page).locator("ol > li")).to_have_count(50)
+    listed.evaluate("box => { box.scrollTop = 0 }")
+    listed.get_by_text("The session was opened").wait_for()
+    browser = page.context.browser
+    browser.start_tracing(page=page, categories=["devtools.timeline"])
+    listed.evaluate(SCROLL)
+    traced = json.loads(browser.stop_tracing())["traceEvents"]
+    dirty = [e["args"]["beginData"]["dirtyObjects"] for e in traced if e["name"] == "Layout"]
+    assert len(dirty) > 10 and max(dirty) < 40, dirty  # a row has nine objects
 
 
 def test_a_message_is_sent_and_a_turn_is_stopped(place, url, page_at):

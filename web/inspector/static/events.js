@@ -6,7 +6,7 @@ import { clock, length, number, pretty } from "./format.js";
 import { Icon } from "./icons.js";
 import { html, still, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 
-const ROW = 30; // px, also in styles.css
+const ROW = 30; // px, also in pane.css
 const AROUND = 8; // rows drawn beyond the visible ones
 const DRAWN = 128; // row elements, which are reused for other rows
 
@@ -101,11 +101,11 @@ function List({ rows, at, follows, choose }) {
       onScroll=${scrolled}
       onKeyDown=${press}
     >
-      <div class="rows" style=${{ height: `${rows.length * ROW}px` }}>
+      <div class="rows" style=${`height:${rows.length * ROW}px;padding-top:${first * ROW}px`}>
         ${rows.slice(first, last).map((row, n) => html`
           <div key=${(first + n) % DRAWN} class=${lookOf(row, rows[first + n - 1])} id=${`event-${row.offset}`}
             role="option" aria-selected=${String(first + n === here)} aria-posinset=${first + n + 1}
-            aria-setsize=${rows.length} style=${`top:${(first + n) * ROW}px`} onClick=${() => choose(row)}>
+            aria-setsize=${rows.length} onClick=${() => choose(row)}>
             <${Cells} row=${row} before=${rows[first + n - 1]} />
           </div>
         `)}
