@@ -88,14 +88,14 @@ def _tiles(facts: SessionFacts, prices: PriceTable) -> str:
     doubts = sum(bool(known.doubts) for known in facts.calls.values())
     lost = sum(a.outcome in ("", "failed") for a in facts.attempts.values())
     cost = session_cost(views.ledger, prices)
-    status, unsure = situation_of(views, facts.holders).status, unproven(facts)
+    situation, unsure = situation_of(views, facts.holders), unproven(facts)
     spent = views.ledger
     read = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
     known_cost = dollars(cost.picodollars) if cost.picodollars or not cost.unpriced else "unknown"
     partly = f"cost, but {cost.unpriced} attempts" if cost.unpriced else "cost"
     unit = partly if cost.unpriced and cost.picodollars else "cost"
     rows = (
-        (status, "status", _KINDS.get(status, "")),
+        (situation.words, "status", _KINDS.get(situation.status, "")),
         (views.turn.number, "turns", ""),
         (kinds.count("message"), "messages of people", ""),
         (len(kinds) - kinds.count("message"), "answers", ""),

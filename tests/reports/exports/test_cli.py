@@ -71,7 +71,7 @@ def test_a_session_whose_agent_no_worker_serves_is_exported_as_unserved(shell, t
     status = shell("sql --json", "select status from sessions where session_id = 's1'")
     assert status.json == [{"status": "unserved"}]
     assert shell("export s1 --format audit -o", str(page)).code == 0
-    assert "<b>unserved</b><span>status</span>" in page.read_text()
+    assert "<b>no worker</b><span>status</span>" in page.read_text()
 
 
 @pytest.mark.parametrize("name", FORMATS)
