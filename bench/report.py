@@ -22,11 +22,9 @@ MARK = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 WHAT = {
     "bytes_per_turn": "log and store bytes of turn 200, over those of turn 20",
-    "token_estimate_error": "the worst relative error of the token estimate against ctok, "
-    "on 25 labelled texts, for both families of models",
+    "token_estimate_error": "the worst relative error of the token estimate, on 25 texts",
     "memory_search": "recall at 5 of the memory search, over that of a search by words alone",
-    "cache_saving": "the share of the input cost of a 200-turn tool job that the cache saves, "
-    "at list prices",
+    "cache_saving": "the share of a 200-turn job's input cost that the cache saves",
     "context_flatness": "time to append a message and build a request at 100, 1,000 and 4,000 "
     "messages, the longest over the shortest",
     "fold": "events per second of CPU of a worker process that folds a log from its start, over "
@@ -90,8 +88,8 @@ def runs(figures: Mapping[str, Twice]) -> str:
     for run, names in found.items():
         which = "" if len(found) == 1 else f" ({', '.join(names)})"
         lines.append(
-            f"- Commit {run.commit}, {run.date}{which}: {run.machine}, the Kafka broker on the "
-            f"same machine, load average {run.load:.1f} at the start.\n"
+            f"- Commit {run.commit}, {run.date}{which}: {run.machine}, and the broker; load "
+            f"average {run.load:.1f} at the start.\n"
         )
     return "".join(lines)
 
@@ -165,7 +163,7 @@ def publish(new: Mapping[str, Twice]) -> None:
     """Publish these figures beside those of other benches: plots, published.json and the page."""
     ratios = {name: figure.ratio for name, (_, figure) in new.items() if figure.ratio.plot}
     plots = {name: drawn(ratio) for name, ratio in ratios.items()}
-    figures = published.load() | new
+    figures = {**published.load(), **new}
     for name, plot in plots.items():
         replace_file(DOCS / "images" / f"bench-{name}.svg", plot)
     published.save({name: figures[name] for name in WHAT if name in figures})

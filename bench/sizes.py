@@ -11,6 +11,7 @@ from foldlog.bench import (
     fleet_facts,
     fold_spread,
     frames,
+    memory_search,
     refold,
     steps,
     streams,
@@ -21,6 +22,7 @@ Sizes = Mapping[ModuleType, Mapping[str, object]]
 
 SHORT: Sizes = {
     append: {"SIZES": (100, 1_000)},
+    memory_search: {"MANY": 1_000},
     refold: {"SESSIONS": 60},
     fold_spread: {"SPREADS": (10, 1_000, 10_000), "SESSIONS": 2_000},
     takeover: {"LONG": 100_000},
