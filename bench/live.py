@@ -81,10 +81,9 @@ def message_to_request(here: Installation, server: ScriptedServer, runs: int) ->
     )
     aim = "at most 4, aim 2.5"
     each = [statistics.median(waits[n * MESSAGES :][:MESSAGES]) for n in range(runs)]
-    return Ratio(
-        "message_to_request", ours, base, "ms", ours / base, runs, aim, note,
-        spread=spread_of(ms / hop for ms, hop in zip(each, hops, strict=True)),
-    )
+    ratios = [ms / hop for ms, hop in zip(each, hops, strict=True)]
+    ratio, spread = statistics.median(ratios), spread_of(ratios)
+    return Ratio("message_to_request", ours, base, "ms", ratio, runs, aim, note, spread=spread)
 
 
 def recovery(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
