@@ -129,7 +129,7 @@ $(PEERS): bench/peers.lock | setup
 
 # Without the peers (no network) the other benches still run, and these report what is missing.
 .PHONY: bench
-bench: tools ## measure ratios against baselines of the same run; writes bench/results.json
+bench: tools ## measure ratios to baselines: short sizes, or ARGS="--full" to publish figures
 	@$(MAKE) --no-print-directory $(PEERS) || \
 	  echo "bench: the peers were not installed, their figures are omitted; make bench tries again" >&2
 	$(PY) -m foldlog.bench $(ARGS)

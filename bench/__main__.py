@@ -1,14 +1,13 @@
-"""`make bench`: measures ratios to baselines in the same run. Writes bench/results.json, and
-after a complete run docs/performance.md.
+"""`make bench`: measures ratios to baselines in the same run. Writes bench/results.json.
 
 Absolute numbers depend on the load of the machine: read the ratios. A bench is a function that
-takes the number of runs and returns a Ratio; the tables below list them all. A run is complete if
-every bench was measured, with at least RUNS runs each. results.json is written after each bench, so
-an interrupted run keeps the figures that it has measured.
+takes the number of runs and returns a Ratio; the tables below list them all. A short run (the
+default) has smaller sizes (sizes.py) and fewer pairs than a full run. The second of two full runs
+publishes what both agree on, see published.py. results.json keeps the newest figure of each bench,
+short and full; it is written after each bench, so an interrupted run keeps what it has measured.
 """
 
 import json
-import os
 import sys
 import time
 import traceback
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -28,8 +28,10 @@ from foldlog.bench import (
     frames,
     live,
     memory_search,
+    published,
     refold,
     report,
+    sizes,
     steps,
     storage,
     streams,
@@ -39,17 +41,12 @@ from foldlog.bench import (
     turn_bytes,
     viewers,
 )
-from foldlog.bench.measure import Installation, Measured, Missing, Ratio, installation
+from foldlog.bench.measure import Installation, Missing, Ratio, installation
+from foldlog.bench.published import Figure, Twice, as_json, from_json, why_unpublished
 from foldlog.local.messages_api import ScriptedServer
 
 RESULTS = Path(__file__).parent / "results.json"
-RUNS = 5
-FEW_RUNS = 3  # of a bench whose run takes half a minute and measures many times
-
-
-def _few(bench: Callable[[Installation, int], Ratio]) -> Callable[[Installation, int], Ratio]:
-    return lambda here, runs: bench(here, min(runs, FEW_RUNS))
-
+RUNS, RUNS_FULL = 3, 5  # the pairs of a bench
 
 # The benches are grouped by what they need, cheapest first.
 ALONE: dict[str, Callable[[int], Ratio]] = {
@@ -68,12 +65,13 @@ BROKER: dict[str, Callable[[Installation, int], Ratio]] = {
     "idle_viewers_rss": viewers.idle_viewers_rss,
     "inspector_frames": frames.inspector_frames,
     "fold_spread": fold_spread.fold_spread,
-    "takeover": _few(takeover.takeover),
-    "fleet_facts": _few(fleet_facts.fleet_facts),
+    "takeover": takeover.takeover,
+    "fleet_facts": fleet_facts.fleet_facts,
     "facts_cost": facts_cost.facts_cost,
     "step_turnaround": steps.step_turnaround,
-    "durable_step": _few(steps.durable_step),
-    "stream_cost": _few(streams.stream_cost),
+    "durable_step": steps.durable_step,
+    "flushed_step": steps.flushed_step,
+    "stream_cost": streams.stream_cost,
     "streams_per_worker": streams.streams_per_worker,
 }
 WORKER: dict[str, Callable[[Installation, ScriptedServer, int], Ratio]] = {
@@ -87,6 +85,18 @@ NAMES = (*ALONE, *BROKER, *WORKER)
 
 class Failed(Missing):
     """A bench that could not measure because of an error."""
+
+
+class Measured(NamedTuple):
+    """The result of a bench, and how long the bench took."""
+
+    result: Ratio | Missing
+    seconds: float
+
+
+Results = dict[str, dict[str, Figure]]
+"""The newest figure of each bench, by `SHORT` and `FULL`."""
+SHORT, FULL = "short", "full"
 
 
 def measured(runs: int, only: tuple[str, ...]) -> Iterator[tuple[str, Measured]]:
@@ -139,29 +149,37 @@ def _timed(name: str, bench: Callable[[], Ratio]) -> Measured:
     return Measured(result, seconds)
 
 
-def result_rows(found: dict[str, Measured]) -> list[dict]:
-    """The rows of the results file: new rows, and the old rows of benches that were not run.
-
-    A bench that ran but could not measure has no row, because an old figure must not look new.
-    """
-    old = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    rows = {row["name"]: row for row in old if row["name"] not in found}
-    for name, (row, seconds) in found.items():
-        if isinstance(row, Ratio):
-            more = {"met": targets.is_met(row), "seconds": round(seconds, 1)}
-            rows[name] = row._asdict() | more
-    order = {name: n for n, name in enumerate(NAMES)}
-    return sorted(rows.values(), key=lambda row: order.get(row["name"], len(order)))
+def read_results() -> Results:
+    """The figures of bench/results.json."""
+    rows = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    return {
+        size: {name: from_json(row) for name, row in rows.get(size, {}).items()}
+        for size in (SHORT, FULL)
+    }
 
 
-def why_incomplete(found: dict[str, Measured], runs: int) -> str:
-    """Why docs/performance.md cannot be written from these results, or "" if it can."""
-    if left := [name for name in NAMES if name not in found]:
-        return f"{len(left)} benches were not selected"
-    if runs < RUNS:
-        return f"{runs} runs are fewer than {RUNS}"
-    missing = [name for name, each in found.items() if isinstance(each.result, Missing)]
-    return f"not measured: {', '.join(missing)}" if missing else ""
+def write_results(results: Results) -> None:
+    """Replace bench/results.json."""
+    rows = {
+        size: {name: as_json(each[name]) for name in NAMES if name in each}
+        for size, each in results.items()
+    }
+    published.replace_file(RESULTS, json.dumps(rows, indent=2) + "\n")
+
+
+def publish(before: dict[str, Figure], now: dict[str, Figure]) -> None:
+    """Publish each figure of a full run that the full run before agrees with, and print why the
+    others are not published."""
+    new: dict[str, Twice] = {}
+    for name, figure in now.items():
+        why = why_unpublished(before.get(name), figure)
+        if why:
+            click.echo(f"{name} is not published: {why}.", err=True)
+        else:
+            new[name] = (before[name], figure)
+    if new:
+        report.publish(new)
+        click.echo(f"docs/performance.md shows {', '.join(new)}.", err=True)
 
 
 def _show(name: str, row: Ratio | Missing, seconds: float) -> None:
@@ -170,7 +188,7 @@ def _show(name: str, row: Ratio | Missing, seconds: float) -> None:
         return
     numbers = f"{row.ours:>14,.3f}{row.baseline:>14,.3f}"
     click.echo(
-        f"{name:<20}{numbers}  {row.unit:<14}{row.ratio:>9.3f}{seconds:>7.0f} s  "
+        f"{name:<20}{numbers}  {row.unit:<14}{row.shown:>22}{seconds:>7.0f} s  "
         f"{targets.with_verdicts(row)}"
     )
     if row.note:
@@ -178,36 +196,43 @@ def _show(name: str, row: Ratio | Missing, seconds: float) -> None:
 
 
 @click.command()
-@click.option("--runs", default=RUNS, show_default=True, help="The number of runs of each pair.")
+@click.option("--full", is_flag=True, help="Full sizes and five pairs, as published.")
+@click.option("--page", is_flag=True, help="Measure nothing: draw docs/performance.md again.")
 @click.argument("only", nargs=-1, type=click.Choice(NAMES))
-def main(runs: int, only: tuple[str, ...]) -> None:
-    """Run all benches, or only those named. Example: make bench ARGS="fold --runs 3".
+def main(full: bool, page: bool, only: tuple[str, ...]) -> None:
+    """Run all benches, or only those named. Example: make bench ARGS="fold replay --full".
 
-    A complete run also writes docs/performance.md.
+    A full run publishes what the full run before it agrees with.
     """
-    load, found = os.getloadavg()[0], {}
+    if page:
+        return report.write_page()
+    if not full:
+        sizes.use(sizes.SHORT)
+    size, runs = (FULL, RUNS_FULL) if full else (SHORT, RUNS)
+    run, results = published.this_run(), read_results()
+    before, now, found = dict(results[size]), {}, {}
     for name, each in measured(runs, only):
         found[name] = each
-        report.replace_file(RESULTS, json.dumps(result_rows(found), indent=2) + "\n")
-    if why := why_incomplete(found, runs):
-        click.echo(f"docs/performance.md stays as it is: {why}.", err=True)
-    else:
-        complete = {n: each.result for n, each in found.items() if isinstance(each.result, Ratio)}
-        report.write(complete, sum(each.seconds for each in found.values()), load)
-        click.echo("The report is docs/performance.md.", err=True)
+        if isinstance(each.result, Ratio):
+            results[size][name] = now[name] = Figure(each.result, each.seconds, run)
+        else:
+            results[size].pop(name, None)  # an old figure must not look new
+        write_results(results)
+    if full:
+        publish(before, now)
     click.echo(
-        f"{'name':<20}{'ours':>14}{'baseline':>14}  {'unit':<14}{'ratio':>9}{'time':>9}  target"
+        f"{'name':<20}{'ours':>14}{'baseline':>14}  {'unit':<14}{'ratio (spread)':>22}{'time':>9}  "
+        "target"
     )
     for name in NAMES:
         if name in found:
             _show(name, *found[name])
-    rows = [each.result for each in found.values() if isinstance(each.result, Ratio)]
-    unmet = [row.name for row in rows if not targets.is_met(row)]
+    unmet = [name for name, figure in now.items() if not targets.is_met(figure.ratio)]
     minutes = sum(each.seconds for each in found.values()) / 60
     click.echo(
-        f"{len(rows) - len(unmet)} of {len(rows)} targets are met"
+        f"{len(now) - len(unmet)} of {len(now)} targets are met"
         f"{', not: ' if unmet else ''}{', '.join(unmet)}. It took {minutes:.1f} minutes; the load "
-        f"average was {load:.1f} at the start."
+        f"average was {run.load:.1f} at the start."
     )
     if any(isinstance(each.result, Failed) for each in found.values()):
         sys.exit(1)

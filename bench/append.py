@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from foldlog.bench.job import Turn, agent, turn
-from foldlog.bench.measure import Installation, Plot, Ratio, hop_ms
+from foldlog.bench.measure import Installation, Plot, Ratio, hop_ms, spread_of
 from foldlog.bench.peers import peer
 from foldlog.bench.played import Played, RoundTimes, canned
 from foldlog.processors.store.store import RocksBackend
@@ -71,7 +71,7 @@ def items_of(turn: Turn) -> tuple[dict, dict]:
     )
 
 
-def append_context(here: Installation, runs: int, messages: int = MESSAGES) -> Ratio:
+def append_context(here: Installation, runs: int) -> Ratio:
     """Time appending a message to a session of 1,000 messages. Blocks of the peer's samples
     alternate with blocks of ours."""
     tune_gc()  # like a worker's process
@@ -79,7 +79,7 @@ def append_context(here: Installation, runs: int, messages: int = MESSAGES) -> R
     ours: list[RoundTimes] = []
     theirs: list[float] = []
     with peer("peer_agents.py", PACKAGE) as agents, chat() as mine:
-        first_turns = mine.grow(messages - blocks * BLOCK)
+        first_turns = mine.grow(MESSAGES - blocks * BLOCK)
         agents.ask({"fill": [item for turn in first_turns for item in items_of(turn)]})
         for _ in range(blocks):
             turns = [mine.next() for _ in range(BLOCK)]
@@ -101,17 +101,26 @@ def append_context(here: Installation, runs: int, messages: int = MESSAGES) -> R
     )
     total_ms = append + context
     aim = "at least 20"
-    return Ratio("append_context", total_ms, base, "ms", base / total_ms, len(ours), aim, note)
+    mine_ms = _block_medians([row.append_ms + row.context_ms for row in ours])
+    ratios = [their / own for their, own in zip(_block_medians(theirs), mine_ms, strict=True)]
+    return Ratio(
+        "append_context", total_ms, base, "ms", statistics.median(ratios), len(ours), aim, note,
+        spread=spread_of(ratios), peers={"SQLiteSession": base},
+    )
 
 
-def context_flatness(runs: int, sizes: tuple[int, ...] = SIZES) -> Ratio:
+def _block_medians(times_ms: list[float]) -> list[float]:
+    return [statistics.median(times_ms[n : n + BLOCK]) for n in range(0, len(times_ms), BLOCK)]
+
+
+def context_flatness(runs: int) -> Ratio:
     """Take the median time for each size, and divide the largest median by the smallest. The sizes
     are timed in alternating blocks."""
     tune_gc()
     blocks = max(runs, BLOCKS)
     with ExitStack() as stack:
-        chats = {size: stack.enter_context(chat()) for size in sizes}
-        times_ms: dict[int, list[float]] = {size: [] for size in sizes}
+        chats = {size: stack.enter_context(chat()) for size in SIZES}
+        times_ms: dict[int, list[float]] = {size: [] for size in SIZES}
         for size, mine in chats.items():
             mine.grow(size - blocks * BLOCK)
         for _ in range(blocks):
@@ -119,10 +128,15 @@ def context_flatness(runs: int, sizes: tuple[int, ...] = SIZES) -> Ratio:
                 rows = [mine.played.timed(mine.next()) for _ in range(BLOCK)]
                 times_ms[size] += [row.append_ms + row.context_ms for row in rows]
     medians = {size: statistics.median(times) for size, times in times_ms.items()}
-    worst, best = max(medians.values()), min(medians.values())
+    worst, best = max(medians, key=medians.__getitem__), min(medians, key=medians.__getitem__)
+    blocks_ms = zip(_block_medians(times_ms[worst]), _block_medians(times_ms[best]), strict=True)
     note = ", ".join(f"{ms:.3f} ms at {size:,} messages" for size, ms in medians.items())
     runs = blocks * BLOCK
     lines = {"foldlog": [(float(size), ms) for size, ms in medians.items()]}
     plot = Plot("messages in the session", "ms to append one and build a request", lines)
     aim = "at most 1.3"
-    return Ratio("context_flatness", worst, best, "ms", worst / best, runs, aim, note, plot)
+    ours, base = medians[worst], medians[best]
+    return Ratio(
+        "context_flatness", ours, base, "ms", ours / base, runs, aim, note, plot,
+        spread_of(slow / fast for slow, fast in blocks_ms),
+    )

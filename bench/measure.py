@@ -1,10 +1,11 @@
 """Defines a measured ratio, and a real installation to measure on."""
 
+import math
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from foldlog.local.kafka import temporary_broker
 from foldlog.log import Settings, open_log
 from foldlog.log.door import Headers, Log
+from foldlog.log.settings import LOCAL
 from foldlog.schemas.topics import topics
 
 PARTITIONS = 2  # two cores
@@ -32,11 +34,31 @@ class Plot(NamedTuple):
     lines: dict[str, list[tuple[float, float]]]
 
 
+class Spread(NamedTuple):
+    """The lowest and the highest ratio of a run's pairs."""
+
+    low: float
+    high: float
+
+
+def spread_of(ratios: Iterable[float]) -> Spread:
+    """The spread of the ratios of all pairs."""
+    found = sorted(ratios)
+    return Spread(found[0], found[-1])
+
+
+def p99(values: Iterable[float]) -> float:
+    """The 99th percentile; infinity if there is no value."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))] if ordered else math.inf
+
+
 class Ratio(NamedTuple):
     """`ours` divided by `baseline`, both medians of alternating runs. `aim`: the target values, see
     targets.py; they are printed with the result, never enforced.
 
-    `note` states what the numbers include and exclude.
+    `note` states what the numbers include and exclude. `spread`: None if every run gives the same
+    figure. `peers`: the figure of each other system, in the same unit.
     """
 
     name: str
@@ -48,13 +70,14 @@ class Ratio(NamedTuple):
     aim: str
     note: str = ""
     plot: Plot | None = None
+    spread: Spread | None = None
+    peers: Mapping[str, float] | None = None
 
-
-class Measured(NamedTuple):
-    """The result of a bench, and how long the bench took."""
-
-    result: Ratio | Missing
-    seconds: float
+    @property
+    def shown(self) -> str:
+        """The ratio with its spread, as text."""
+        spread = self.spread and f" ({self.spread.low:.3g}-{self.spread.high:.3g})"
+        return f"{self.ratio:.3g}{spread or ''}"
 
 
 class Installation(NamedTuple):
@@ -69,6 +92,7 @@ class Installation(NamedTuple):
         """The environment of a process of this installation."""
         return {
             **os.environ,
+            "FOLDLOG_DURABILITY": self.settings.durability or LOCAL,
             "FOLDLOG_HOME": str(self.home),
             "FOLDLOG_PARTITIONS": str(self.settings.partitions),
             "FOLDLOG_TOPIC_PREFIX": self.settings.topic_prefix,
@@ -77,17 +101,17 @@ class Installation(NamedTuple):
         }
 
 
-def separate(here: Installation, prefix: str) -> Installation:
+def separate(here: Installation, prefix: str, durability: str = LOCAL) -> Installation:
     """Another log on the same broker, with topics and a home of its own. The caller closes its log.
     """
     home = here.home / prefix
     home.mkdir()
     settings = replace(
         here.settings, topic_prefix=prefix, home=home, state_dir=home / "worker",
-        blobs_dir=home / "blobs",
+        blobs_dir=home / "blobs", durability=durability,
     )
     log = open_log(settings)
-    log.apply_topics(topics(settings.partitions)).demand()
+    log.apply_topics(topics(settings.partitions, settings.replication)).demand()
     return Installation(settings, log, home, here.broker_dir)
 
 

@@ -1,8 +1,9 @@
 """A peer: DBOS on Postgres. Times each step of a workflow whose steps do nothing.
 
 DBOS writes the result of a step to Postgres before the step returns. Postgres runs with its default
-settings, on a socket of its own. Input lines: {"steps": n}. Output lines: the ms of each step. It
-imports only dbos, pgserver and the standard library, and runs in bench/.venv (see peers.py).
+settings, on a socket of its own; without `flush`, a commit does not wait for the disk. Input lines:
+{"steps": n, "flush": whether it waits}. Output lines: the ms of each step. It imports only dbos,
+pgserver and the standard library, and runs in bench/.venv (see peers.py).
 """
 
 import json
@@ -36,5 +37,10 @@ with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as directory:
         DBOS(config={"name": "bench", "system_database_url": postgres.get_uri()})
         DBOS.launch()
         for line in sys.stdin:
-            print(json.dumps(job(json.loads(line)["steps"])), flush=True)
+            asked = json.loads(line)
+            commit = "on" if asked["flush"] else "off"
+            postgres.psql(f"ALTER SYSTEM SET synchronous_commit = {commit};")
+            postgres.psql("SELECT pg_reload_conf();")
+            assert "\n on\n" in postgres.psql("SHOW fsync;")
+            print(json.dumps(job(asked["steps"])), flush=True)
         DBOS.destroy()

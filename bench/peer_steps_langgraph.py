@@ -3,9 +3,9 @@ appends one tool result to the messages.
 
 The durability mode is "sync": a checkpoint is stored before the next superstep begins. (In the
 default mode "async" it may be lost in a crash.) Input lines: {"steps": n, "saver": the name of the
-saver, "messages": how many messages the thread has at the first step}. Output lines: the ms of each
-superstep. It imports only langgraph, pgserver and the standard library, and runs in bench/.venv
-(see peers.py).
+saver, "messages": how many messages the thread has at the first step, "flush": whether a commit
+waits for the disk}. Output lines: the ms of each superstep. It imports only langgraph, pgserver and
+the standard library, and runs in bench/.venv (see peers.py).
 """
 
 import json
@@ -62,11 +62,20 @@ with ExitStack() as stack:
         asked = json.loads(line)
         if asked["saver"] not in savers and asked["saver"] == "PostgresSaver":
             postgres = stack.enter_context(pgserver.get_server(directory / "postgres"))
-            saver = stack.enter_context(PostgresSaver.from_conn_string(postgres.get_uri()))
-            saver.setup()
-            savers["PostgresSaver"] = saver
+            stored = stack.enter_context(PostgresSaver.from_conn_string(postgres.get_uri()))
+            stored.setup()
+            savers["PostgresSaver"] = stored
         elif asked["saver"] not in savers:
             path = str(directory / "checkpoints.db")
             savers["SqliteSaver"] = stack.enter_context(SqliteSaver.from_conn_string(path))
-        times_ms = timed_steps(savers[asked["saver"]], asked["steps"], asked["messages"])
+        saver = savers[asked["saver"]]
+        if isinstance(saver, SqliteSaver):
+            saver.setup()  # which sets the journal mode
+            saver.conn.execute(f"PRAGMA synchronous = {'FULL' if asked['flush'] else 'NORMAL'}")
+        else:
+            commit = "on" if asked["flush"] else "off"
+            postgres.psql(f"ALTER SYSTEM SET synchronous_commit = {commit};")
+            postgres.psql("SELECT pg_reload_conf();")
+            assert "\n on\n" in postgres.psql("SHOW fsync;")
+        times_ms = timed_steps(saver, asked["steps"], asked["messages"])
         print(json.dumps(times_ms), flush=True)

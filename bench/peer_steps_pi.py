@@ -2,8 +2,9 @@
 
 A round begins at the end of a model answer that calls a tool which does nothing, and ends at the
 next request to the model: the answer, the call's intent and its result are committed in between.
-Input lines: {"steps": n}. Output lines: the ms of each round. It imports only pi_durable and the
-standard library, and runs in bench/.venv (see peers.py).
+Its default is `PRAGMA synchronous = NORMAL`, with which no commit waits for the disk. Input lines:
+{"steps": n, "flush": whether commits wait}. Output lines: the ms of each round. It imports only
+pi_durable and the standard library, and runs in bench/.venv (see peers.py).
 """
 
 import asyncio
@@ -18,7 +19,8 @@ from typing import Any
 from pi_durable import Harness, Model, create_registry
 from pi_durable.context import BACKGROUND_CONTEXT
 from pi_durable.harness.define import define_extension, define_tool
-from pi_durable.storage.sqlite.posix import open_posix_sqlite_storage
+from pi_durable.storage.sqlite.posix import open_posix_sqlite_database
+from pi_durable.storage.sqlite.storage import SqliteStorage
 
 MODEL = Model(provider="bench", model_id="scripted", context_window=1_000_000, max_tokens=1_000)
 
@@ -77,7 +79,7 @@ class Scripted:
         )
 
 
-async def rounds(directory: Path, steps: int) -> list[float]:
+async def rounds(directory: Path, steps: int, *, flush: bool) -> list[float]:
     """Play one conversation, and return the ms of each tool round."""
     models, registry = Scripted(), create_registry()
 
@@ -93,7 +95,10 @@ async def rounds(directory: Path, steps: int) -> list[float]:
         replay="safe",
     )
     registry.install(define_extension(name="bench", tools=[tool]))
-    storage = await open_posix_sqlite_storage(str(directory / f"{time.monotonic_ns()}.db"))
+    database = await open_posix_sqlite_database(str(directory / f"{time.monotonic_ns()}.db"))
+    if flush:
+        await database.exec("PRAGMA synchronous = FULL")
+    storage = await SqliteStorage.open(database)
     setup = {"models": models, "registry": registry}
     harness = await Harness.open(storage, setup, BACKGROUND_CONTEXT)
     try:
@@ -113,5 +118,6 @@ async def rounds(directory: Path, steps: int) -> list[float]:
 
 with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as scratch:
     for line in sys.stdin:
-        found = asyncio.run(rounds(Path(scratch), json.loads(line)["steps"]))
+        asked = json.loads(line)
+        found = asyncio.run(rounds(Path(scratch), asked["steps"], flush=asked["flush"]))
         print(json.dumps(found), flush=True)

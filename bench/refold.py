@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foldlog.bench.history import Session
-from foldlog.bench.measure import Installation, Ratio, cpu_s
+from foldlog.bench.measure import Installation, Ratio, cpu_s, spread_of
 from foldlog.cli.worker_info import is_ready, worker_info
 from foldlog.log import partition_for
 from foldlog.schemas.codec import encode, headers_for, shapes
@@ -50,7 +50,7 @@ class Spent(NamedTuple):
 
 
 def write_log(
-    here: Installation, sessions: int = SESSIONS, turns: int = TURNS, name: str = "bench"
+    here: Installation, sessions: int, turns: int, name: str = "bench"
 ) -> int:
     """Produce sessions whose turns are interleaved. Returns the number of records.
 
@@ -89,18 +89,18 @@ def _measured(
 ) -> Ratio:
     starts = [ours(here) for _ in range(STARTS)]
     start = Spent(*map(statistics.median, zip(*starts, strict=True)))
-    events = write_log(here)
+    events = write_log(here, SESSIONS, TURNS)
     pairs = [(_stock(here), ours(here).without(start)) for _ in range(runs)]
     cpu = [base.cpu_s / mine.cpu_s for base, mine in pairs]
     wall = [base.wall_s / mine.wall_s for base, mine in pairs]
     base = statistics.median(events / one.cpu_s for one, _ in pairs)
     mine = statistics.median(events / one.cpu_s for _, one in pairs)
     note = (
-        f"{events:,} events; {min(cpu):.3f} to {max(cpu):.3f} of CPU time, "
-        f"wall time {statistics.median(wall):.3f} ({min(wall):.3f} to {max(wall):.3f}); "
-        f"start {start.cpu_s:.2f} s of CPU, not counted"
+        f"{events:,} events; of wall time {statistics.median(wall):.3f} ({min(wall):.3f} to "
+        f"{max(wall):.3f}); start {start.cpu_s:.2f} s of CPU, not counted"
     )
-    return Ratio(name, mine, base, "events/CPU s", statistics.median(cpu), runs, aim, note)
+    ratio, spread = statistics.median(cpu), spread_of(cpu)
+    return Ratio(name, mine, base, "events/CPU s", ratio, runs, aim, note, spread=spread)
 
 
 def _stock(here: Installation) -> Spent:

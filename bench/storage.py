@@ -20,24 +20,24 @@ TURNS = 200
 PACKAGE = "langgraph-checkpoint-sqlite 3.1.2"
 
 
-def storage_growth(here: Installation, runs: int = 1, turns: int = TURNS) -> Ratio:
+def storage_growth(here: Installation, runs: int = 1) -> Ratio:
     """Run the bench, which is deterministic, so one run is enough."""
-    job = [turn(number) for number in range(1, turns + 1)]
+    job = [turn(number) for number in range(1, TURNS + 1)]
     content = sum(turn.content_bytes for turn in job)
     stored = theirs(job)
     records = recorded(job)
     ours, disk = stored_bytes(records), on_disk(here, records)
     note = (
-        f"bytes stored per byte of content ({turns} turns, {content:,} bytes), rows and records; on"
+        f"bytes stored per byte of content ({TURNS} turns, {content:,} bytes), rows and records; on"
         f" disk {disk / content:.2f} (zstd, sent as a worker sends) against"
         f" {stored['file'] / content:.1f}"
     )
-    assert stored["messages"] == 4 * turns, "the same job"
+    assert stored["messages"] == 4 * TURNS, "the same job"
     ratio = ours / stored["rows"]
     aim = "at most 0.02"
     return Ratio(
         "storage_growth", ours / content, stored["rows"] / content, "bytes/byte", ratio, 1, aim,
-        note,
+        note, peers={"LangGraph SqliteSaver": stored["rows"] / content},
     )
 
 

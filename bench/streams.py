@@ -1,10 +1,12 @@
 """stream_cost, streams_per_worker: many answers that stream at the same time.
 
-Real processes: a model server that only streams (stream_server.py), a broker, one worker, and for
-stream_cost a gateway with one viewer of each session. stream_cost counts the CPU time of worker and
-gateway while all answers stream. Its baseline is a process that only iterates the SDK's streams
-(sdk_loop.py) of the same server, right before. streams_per_worker searches for the most answers
-that stream at the same time, while new ones begin and others end. It reads the log.
+Real processes: a model server that only streams (stream_server.py), a broker, one supervised worker
+with its spare, and for stream_cost a gateway with one viewer of each session. stream_cost counts
+the CPU time of all of these but the model server while all answers stream. Its baseline is a
+process that only iterates the SDK's streams (sdk_loop.py) of the same server, right before.
+streams_per_worker searches for the most answers that stream at the same time, while new ones begin
+and others end. It reads the log. It has one search: its spread is from the most streams that fit to
+the fewest that do not.
 
 All processes may use all cores: the model server, the broker and the bench itself take CPU time
 from foldlog on a small machine. So both notes state the CPU time of each process, and how many
@@ -30,8 +32,10 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from foldlog.bench.measure import Installation, Missing, Plot, Ratio, cpu_s
+from foldlog.bench.live import worker
+from foldlog.bench.measure import Installation, Missing, Plot, Ratio, cpu_s, p99, spread_of
 from foldlog.bench.viewers import gateway
+from foldlog.cli.worker_info import worker_info
 from foldlog.local.kafka import Broker
 from foldlog.log.settings import SLOTS_MAX
 from foldlog.producers.sessions import Sessions
@@ -52,6 +56,7 @@ RATE_MIN = 0.95  # of the deltas that a step should have; with less, the model s
 PATIENCE_S = 60.0
 SENT = re.compile(rb"@(\d+) ")
 SCRIPTS = Path(__file__).parent
+OURS = ("worker", "supervisor and spare", "gateway", "broker")
 
 
 class Server:
@@ -103,22 +108,25 @@ def stream_server(deltas: int) -> Iterator[Server]:
 
 
 @contextmanager
-def _worker(here: Installation, server: Server) -> Iterator[int]:
-    """The pid of a worker without a supervisor, whose spare would use CPU time, too."""
-    env = here.env() | {
-        "ANTHROPIC_BASE_URL": server.url,
-        "ANTHROPIC_API_KEY": "bench",
-        "FOLDLOG_MODEL_SLOTS": str(SLOTS_MAX),
-    }
-    command = [sys.executable, "-m", "foldlog.cli", "worker"]
-    with open(here.home / "worker.log", "ab") as log:
-        process = subprocess.Popen(command, env=env, cwd=here.home, stdout=log, stderr=log)
-    try:
-        yield process.pid
-        assert process.poll() is None, (here.home / "worker.log").read_text()[-2000:]
-    finally:
-        process.terminate()
-        process.wait()
+def _foldlog(here: Installation, server: Server) -> Iterator[dict[str, list[int]]]:
+    """The pids of foldlog's processes: the worker, its supervisor with a spare, the broker. They
+    run until the block ends."""
+    slots = {"FOLDLOG_MODEL_SLOTS": str(SLOTS_MAX)}
+    with worker(here, server.url, **slots) as supervisor, _sessions(here) as sessions:
+        _warm_up(here, sessions)
+        of_worker = worker_info(here.settings.state_dir).pid
+        assert of_worker is not None
+        kept = [supervisor.pid, *(pid for pid in _children(supervisor.pid) if pid != of_worker)]
+        assert len(kept) == 2, "the supervisor has one spare"
+        yield {
+            "worker": [of_worker], "supervisor and spare": kept, "broker": [_broker_pid(here)]
+        }
+        assert supervisor.poll() is None, (here.home / "worker.log").read_text()[-2000:]
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
 
 
 def _broker_pid(here: Installation) -> int:
@@ -130,13 +138,16 @@ def _broker_pid(here: Installation) -> int:
 class Cpu:
     """The CPU time that processes use from now on."""
 
-    def __init__(self, pids: dict[str, int]) -> None:
+    def __init__(self, pids: dict[str, list[int]]) -> None:
         self._pids = pids
-        self._before = {name: cpu_s(pid) for name, pid in pids.items()}
+        self._before = self._total()
+
+    def _total(self) -> dict[str, float]:
+        return {name: sum(map(cpu_s, pids)) for name, pids in self._pids.items()}
 
     def seconds(self) -> dict[str, float]:
         """The CPU seconds so far, by process."""
-        return {name: cpu_s(pid) - self._before[name] for name, pid in self._pids.items()}
+        return {name: total - self._before[name] for name, total in self._total().items()}
 
 
 def _arithmetic(us: dict[str, float]) -> str:
@@ -159,21 +170,20 @@ class Cost(NamedTuple):
 
     @property
     def ours(self) -> float:
-        """Of the processes of foldlog."""
-        return self.us["worker"] + self.us["gateway"]
+        """Of all processes but the model server and the viewers."""
+        return sum(self.us[name] for name in OURS)
 
 
 def stream_cost(here: Installation, runs: int) -> Ratio:
     """CPU time per delta from the provider's socket through the log to one viewer, over a bare loop
     that iterates the SDK's stream."""
     numbers = count()
-    with stream_server(COST_DELTAS) as server, _worker(here, server) as worker_pid:
+    with stream_server(COST_DELTAS) as server, _foldlog(here, server) as ours:
         with gateway(here) as running, _sessions(here) as sessions:
-            pids = {
-                "worker": worker_pid, "gateway": running.process.pid, "broker": _broker_pid(here),
-                "model server": server.pid, "viewers": os.getpid(),
+            pids = ours | {
+                "gateway": [running.process.pid], "model server": [server.pid],
+                "viewers": [os.getpid()],
             }
-            _warm_up(here, sessions)
             pairs = []
             for _ in range(runs):
                 base = _sdk_cost(server)
@@ -193,13 +203,16 @@ def stream_cost(here: Installation, runs: int) -> Ratio:
     parts = {name: statistics.median(mine.us[name] for _, mine in pairs) for name in pids}
     lags_ms = [lag for _, mine in pairs for lag in mine.lags_ms]
     note = (
-        f"{STREAMS} streams, {PER_SECOND} deltas a second each; {min(ratios):.2f} to "
-        f"{max(ratios):.2f}; sent to viewed p50 {statistics.median(lags_ms):.0f} ms, p99 "
-        f"{_p99(lags_ms):.0f} ms; counted are worker and gateway; {_arithmetic(parts)}"
+        f"{STREAMS} streams, {PER_SECOND} deltas a second each; sent to viewed p50 "
+        f"{statistics.median(lags_ms):.0f} ms, p99 {p99(lags_ms):.0f} ms; counted are "
+        f"{', '.join(OURS)}; {_arithmetic(parts)}"
     )
-    ours, base = statistics.median(mine.ours for _, mine in pairs), statistics.median(bases)
+    mine_us, base = statistics.median(mine.ours for _, mine in pairs), statistics.median(bases)
     ratio, aim = statistics.median(ratios), "at most 1.5, aim 0.7"
-    return Ratio("stream_cost", ours, base, "us of CPU", ratio, runs, aim, note)
+    return Ratio(
+        "stream_cost", mine_us, base, "us of CPU", ratio, runs, aim, note,
+        spread=spread_of(ratios),
+    )
 
 
 @contextmanager
@@ -240,7 +253,9 @@ def _sdk_cost(server: Server) -> float:
             server.await_active(0)
 
 
-def _viewed_cost(server: Server, viewers: Sequence[socket.socket], pids: dict[str, int]) -> Cost:
+def _viewed_cost(
+    server: Server, viewers: Sequence[socket.socket], pids: dict[str, list[int]]
+) -> Cost:
     """The CPU time of the processes per delta that the viewers received in the window."""
     with selectors.DefaultSelector() as selector:
         waiting = set(viewers)
@@ -273,11 +288,6 @@ def _lags_ms(data: bytes) -> list[float]:
     """How long ago the deltas in `data` were sent."""
     now = time.monotonic_ns() / 1e6
     return [now - int(sent) for sent in SENT.findall(data)]
-
-
-def _p99(values: list[float]) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))] if ordered else math.inf
 
 
 class Step(NamedTuple):
@@ -324,19 +334,18 @@ def next_streams(steps: Sequence[Step]) -> int | None:
 def streams_per_worker(here: Installation, runs: int) -> Ratio:
     """The most streams of one worker with which chunks are in the log in time."""
     steps: list[Step] = []
-    with stream_server(LOAD_DELTAS) as server, _worker(here, server) as pid:
-        pids = {
-            "worker": pid, "broker": _broker_pid(here), "model server": server.pid,
-            "the bench, which sends the messages and reads the log": os.getpid(),
+    with stream_server(LOAD_DELTAS) as server, _foldlog(here, server) as ours:
+        pids = ours | {
+            "model server": [server.pid],
+            "the bench, which sends the messages and reads the log": [os.getpid()],
         }
-        with _sessions(here) as sessions:
-            _warm_up(here, sessions)
-            with _Load(here, sessions) as load:
-                while (streams := next_streams(steps)) is not None:
-                    steps.append(load.step(streams, server, pids))
+        with _sessions(here) as sessions, _Load(here, sessions) as load:
+            while (streams := next_streams(steps)) is not None:
+                steps.append(load.step(streams, server, pids))
     steps.sort()
     best = max((step for step in steps if step.fits), default=steps[0])
     found = best.streams if best.fits else 0
+    too_many = min((step.streams for step in steps if not step.fits), default=found)
     aim = f"at least 1 ({STREAMS_MIN} streams), aim 2"
     note = (
         f"p99 of {STEP_WINDOW_S:.0f} s each; {'; '.join(map(str, steps))}; with {best.streams} "
@@ -346,6 +355,7 @@ def streams_per_worker(here: Installation, runs: int) -> Ratio:
     return Ratio(
         "streams_per_worker", found, STREAMS_MIN, "streams", found / STREAMS_MIN, 1, aim, note,
         Plot("streams", "cores used by the worker", {"worker": cores}),
+        spread_of((found / STREAMS_MIN, too_many / STREAMS_MIN)),
     )
 
 
@@ -380,7 +390,7 @@ class _Load:
             self._said[name] = time.monotonic()
             self._sessions.say(name, "hello", channel="bench")
 
-    def step(self, streams: int, server: Server, pids: dict[str, int]) -> Step:
+    def step(self, streams: int, server: Server, pids: dict[str, list[int]]) -> Step:
         """Change the rate of messages, wait until the answers of the old rate have ended, measure.
         """
         self._streams = streams
@@ -395,7 +405,7 @@ class _Load:
         sent = deltas / (ended - began) / PER_SECOND / streams
         said = {n: at for n, at in self._said.items() if began < at < ended - FIRST_MS_MAX / 1000}
         firsts = [first_ms.get(name, math.inf) for name in said]
-        return Step(streams, _p99(firsts), _p99(lags_ms), us, sent)
+        return Step(streams, p99(firsts), p99(lags_ms), us, sent)
 
     def _read(self, seconds: float) -> tuple[dict[str, float], list[float]]:
         """Read the log for a while. Returns ms to the first chunk by session, and chunks' lags."""

@@ -20,7 +20,7 @@ from itertools import count
 from typing import NamedTuple
 
 from foldlog.bench.history import Session
-from foldlog.bench.measure import PARTITIONS, Installation, Plot, Ratio, cpu_s
+from foldlog.bench.measure import PARTITIONS, Installation, Plot, Ratio, cpu_s, spread_of
 from foldlog.log import open_log, partition_for
 from foldlog.processors.worker.same_agents import GROUP
 from foldlog.producers.sessions import Sessions
@@ -37,9 +37,9 @@ POLL_S = 0.05
 FLUSH_EVERY = 20_000  # records
 
 
-def takeover(here: Installation, runs: int, long: int = LONG, short: int = SHORT) -> Ratio:
+def takeover(here: Installation, runs: int) -> Ratio:
     """Seconds to the first decision on a long log, divided by the seconds on a short log."""
-    logs = [_Log(here, f"{events}-", events) for events in (short, long)]
+    logs = [_Log(here, f"{events}-", events) for events in (SHORT, LONG)]
     try:
         short_refold, refold = (log.first_decision(snapshots=False) for log in logs)
         for log in logs:
@@ -54,10 +54,10 @@ def takeover(here: Installation, runs: int, long: int = LONG, short: int = SHORT
     cpu_s = statistics.median(mine.cpu_s for _, mine in pairs)
     cpu_ratio = statistics.median(mine.cpu_s / other.cpu_s for other, mine in pairs)
     note = (
-        f"{logs[1].events:,} events after {logs[0].events:,}; {min(ratios):.2f} to "
-        f"{max(ratios):.2f}, {min(mine.wall_s for _, mine in pairs):.2f} s at best; CPU time "
-        f"{cpu_s:.2f} s, ratio {cpu_ratio:.2f}; without snapshots {refold.wall_s:.1f} s, "
-        f"{refold.cpu_s:.1f} s of CPU time"
+        f"{logs[1].events:,} events after {logs[0].events:,}; "
+        f"{min(mine.wall_s for _, mine in pairs):.2f} s at best; CPU time {cpu_s:.2f} s, ratio "
+        f"{cpu_ratio:.2f}; without snapshots {refold.wall_s:.1f} s, {refold.cpu_s:.1f} s of CPU "
+        "time"
     )
     aim = "at most 1.5, ours at most 3 s, aim 1 s"
     few, many = (float(log.events) for log in logs)
@@ -66,7 +66,8 @@ def takeover(here: Installation, runs: int, long: int = LONG, short: int = SHORT
         "without snapshots": [(few, short_refold.wall_s), (many, refold.wall_s)],
     }
     plot = Plot("events in the partition", "s to the first decision", lines)
-    return Ratio("takeover", ours, base, "s", statistics.median(ratios), runs, aim, note, plot)
+    ratio, spread = statistics.median(ratios), spread_of(ratios)
+    return Ratio("takeover", ours, base, "s", ratio, runs, aim, note, plot, spread)
 
 
 class _Spent(NamedTuple):

@@ -1,4 +1,4 @@
-"""The target values of a bench, and whether a figure meets them.
+"""The target values of a bench, whether figures meet them, and what prevents it.
 
 A target is text such as "at most 1.5, aim 0.7": clauses separated by commas, for the ratio or, with
 the word "ours", for our own figure. An aim has the direction of the clause before it. A failed aim
@@ -9,6 +9,9 @@ import re
 from typing import NamedTuple
 
 from foldlog.bench.measure import Ratio
+
+LIMITS: dict[str, str] = {}
+"""Of a bench whose target is not met: what stands in the way, and by how much."""
 
 CLAUSE = re.compile(r"(ours )?(?:(at most|at least)|aim) ([0-9.]+)( \S+| \([^)]*\))?")
 
@@ -36,13 +39,15 @@ def clauses(row: Ratio) -> list[Clause]:
     return found
 
 
-def with_verdicts(row: Ratio) -> str:
-    """The target, with `met` or `not met` after each clause."""
+def with_verdicts(*rows: Ratio) -> str:
+    """The target, with `met` or `not met` after each clause. Every row must meet it."""
+    each = zip(*map(clauses, rows), strict=True)
     return ", ".join(
-        f"{clause.text}: {'met' if clause.is_met else '**not met**'}" for clause in clauses(row)
+        f"{same[0].text}: {'met' if all(one.is_met for one in same) else '**not met**'}"
+        for same in each
     )
 
 
-def is_met(row: Ratio) -> bool:
-    """Whether the figure meets every clause except the aims."""
-    return all(clause.is_met for clause in clauses(row) if not clause.is_aim)
+def is_met(*rows: Ratio) -> bool:
+    """Whether all figures meet every clause except the aims."""
+    return all(clause.is_met for row in rows for clause in clauses(row) if not clause.is_aim)

@@ -4,7 +4,6 @@ The peers' environment is not required: without it, their benches must name what
 """
 
 import ast
-import json
 import re
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from foldlog.bench import (
     __main__ as bench,
@@ -22,7 +20,6 @@ from foldlog.bench import (
     fold_spread,
     peers,
     refold,
-    report,
     steps,
     storage,
     streams,
@@ -32,7 +29,7 @@ from foldlog.bench import (
 )
 from foldlog.bench.history import Session
 from foldlog.bench.job import agent, turn
-from foldlog.bench.measure import Installation, Missing, Plot, Ratio
+from foldlog.bench.measure import Installation, Missing, Ratio
 from foldlog.bench.played import Played, canned
 from foldlog.log.memory import MemoryLog
 from foldlog.processors.store.store import DictBackend
@@ -117,9 +114,11 @@ def test_S3_7_the_page_about_costs_states_what_the_bench_measures():
     assert shown["20"] == f"{caching.cache_saving(turns=20).ratio:.1%}"[:-1]
 
 
-def test_context_flatness_compares_the_sizes_in_its_note():
-    found = append.context_flatness(1, sizes=(90, 100))
+def test_context_flatness_compares_the_sizes_in_its_note(monkeypatch):
+    monkeypatch.setattr(append, "SIZES", (90, 100))
+    found = append.context_flatness(1)
     assert found.ratio >= 1 and "at 90" in found.note and "at 100" in found.note
+    assert found.spread is not None
 
 
 def test_token_estimate_error_is_the_worst_of_every_sample_and_family():
@@ -133,19 +132,6 @@ def test_token_estimate_error_is_the_worst_of_every_sample_and_family():
 
 def test_bytes_per_turn_is_a_ratio():
     assert isinstance(turn_bytes.bytes_per_turn(1), Ratio)
-
-
-def test_a_missing_peer_is_named_and_gives_no_figure(monkeypatch, tmp_path):
-    monkeypatch.setattr(peers, "PYTHON", tmp_path / "python")
-    monkeypatch.setattr(bench, "RESULTS", tmp_path / "results.json")
-    old = [{"name": "storage_growth", "ratio": 1}, {"name": "fold", "ratio": 2}]
-    (tmp_path / "results.json").write_text(json.dumps(old))
-    monkeypatch.setattr(bench, "ALONE", {"storage_growth": lambda runs: storage.theirs([])})
-    monkeypatch.setattr(bench, "BROKER", {})
-    ran = CliRunner().invoke(bench.main, ["storage_growth"])
-    assert ran.exit_code == 0, ran.output
-    assert "make bench" in ran.output and "langgraph" in ran.output
-    assert json.loads((tmp_path / "results.json").read_text()) == old[1:]
 
 
 @pytest.mark.skipif(not peers.PYTHON.exists(), reason="`make bench` installs the peers")
@@ -281,121 +267,21 @@ def test_a_step_is_timed_from_an_answer_to_the_next_request_of_its_turn():
     assert waits == [10] * (2 * steps.STEPS), "the first turn warms up, and pauses are left out"
 
 
+def test_a_step_is_compared_with_the_fastest_peer_run_by_run():
+    peers_ms = {"slow": [[9.0] * 9, [9.0] * 9], "fast": [[2.0] * 9, [4.0] * 9]}
+    found = steps.ratio_of_steps("durable_step", [[1.0] * 9, [3.0] * 9], peers_ms)
+    assert found.spread == (0.5, 0.75) and found.peers == {"slow": 9.0, "fast": 3.0}
+    assert found.ratio == pytest.approx(0.625) and "fast" in found.note
+
+
 @pytest.mark.skipif(not peers.PYTHON.exists(), reason="`make bench` installs the peers")
 @pytest.mark.parametrize("name", steps.PEERS)
 def test_each_peer_times_as_many_steps_as_it_is_asked_for(name):
     row = steps.PEERS[name]
     with peers.peer(row.script, row.package) as process:
         for asked in (3, 4):
-            times_ms = process.ask({"steps": asked, **row.question})
+            times_ms = process.ask({"steps": asked, "flush": asked == 4, **row.question})
             assert len(times_ms) == asked and min(times_ms) > 0
-
-
-def test_the_report_explains_every_bench():
-    assert set(report.WHAT) == set(bench.NAMES)
-
-
-@pytest.fixture
-def page(monkeypatch, tmp_path):
-    """A copy of the page, to which the report is written."""
-    copy = tmp_path / "performance.md"
-    copy.write_text(report.PAGE.read_text())
-    (tmp_path / "images").mkdir()
-    monkeypatch.setattr(report, "PAGE", copy)
-    monkeypatch.setattr(report, "DOCS", tmp_path)
-    return copy
-
-
-def row_of(name: str, ratio: float = 1.0, aim: str = "at most 2", **more) -> Ratio:
-    return Ratio(name, ratio, 1.0, "ms", ratio, 5, aim, **more)
-
-
-def test_the_report_replaces_only_what_is_measured(page):
-    row = row_of("fold", 0.44, "at least 0.45", note="0.43 to 0.46")
-    report.write({"fold": row, "replay": row_of("replay")}, 600.0, 0.25)
-    text = page.read_text()
-    assert "| 0.44 | at least 0.45: **not met** |" in text and "at most 2: met |" in text
-    assert "- `fold`: 0.43 to 0.46 (5 runs)." in text and "## Method" in text
-    assert "1 of 2 benches meet their targets; these do not: `fold`." in text
-    assert "load average was 0.2 at the start; the run took 10 minutes" in text
-    assert text.count("<!-- measured: ") == text.count("<!-- end -->") == 4
-    report.write({"replay": row_of("replay")}, 1.0, 0.0)
-    assert "0.44" not in page.read_text(), "old figures must not look new"
-
-
-def test_a_report_that_fails_changes_nothing(page, monkeypatch):
-    monkeypatch.setattr(report, "PLOT", page.with_name("no_such_file.py"))
-    monkeypatch.setattr(report, "PYTHON", sys.executable)
-    plot = Plot("events", "s", {"line": [(1.0, 1.0)]})
-    before = page.read_text()
-    with pytest.raises(subprocess.CalledProcessError):
-        report.write({"fold": row_of("fold"), "takeover": row_of("takeover", plot=plot)}, 1.0, 0.0)
-    assert page.read_text() == before and not list((page.parent / "images").iterdir())
-
-
-@pytest.fixture
-def benches(monkeypatch, tmp_path, page):
-    """Replaces all benches by those that the test sets in the returned dict, and runs them."""
-    rows: dict = {}
-    monkeypatch.setattr(bench, "RESULTS", tmp_path / "results.json")
-    for table in ("BROKER", "WORKER"):
-        monkeypatch.setattr(bench, table, {})
-    monkeypatch.setattr(bench, "ALONE", rows)
-
-    def run(*args: str):
-        monkeypatch.setattr(bench, "NAMES", tuple(rows))
-        return CliRunner().invoke(bench.main, args)
-
-    return rows, run
-
-
-def test_a_complete_run_writes_the_page_and_prints_each_target_and_duration(benches, page):
-    rows, run = benches
-    rows |= {"fold": lambda runs: row_of("fold", 3.0), "replay": lambda runs: row_of("replay")}
-    ran = run()
-    assert ran.exit_code == 0, ran.output
-    assert "at most 2: **not met**" in ran.output and "at most 2: met" in ran.output
-    assert "1 of 2 targets are met, not: fold. It took 0.0 minutes" in ran.output
-    assert "fold took 0 s" in ran.output and "| `fold` |" in page.read_text()
-    stored = json.loads(bench.RESULTS.read_text())
-    assert [(row["name"], row["met"]) for row in stored] == [("fold", False), ("replay", True)]
-
-
-def _interrupted(runs: int) -> Ratio:
-    raise KeyboardInterrupt
-
-
-def _failing(runs: int) -> Ratio:
-    raise AssertionError("the worker did not become ready")
-
-
-def _missing(runs: int) -> Ratio:
-    raise Missing("no peer")
-
-
-@pytest.mark.parametrize(
-    ("second", "args", "code"),
-    [
-        (_interrupted, (), 1),
-        (_failing, (), 1),
-        (_missing, (), 0),
-        (lambda runs: row_of("replay"), ("--runs", "4"), 0),
-        (lambda runs: row_of("replay"), ("fold",), 0),
-        (lambda runs: row_of("replay", aim="rather fast"), (), 1),
-    ],
-)
-def test_an_incomplete_run_keeps_its_figures_and_writes_no_page(
-    benches, page, second, args, code
-):
-    rows, run = benches
-    rows |= {"fold": lambda runs: row_of("fold"), "replay": second}
-    before = page.read_text()
-    ran = run(*args)
-    assert ran.exit_code == code, ran.output
-    assert page.read_text() == before
-    assert "fold" in [row["name"] for row in json.loads(bench.RESULTS.read_text())]
-    if second is not _interrupted:
-        assert "performance.md stays as it is" in ran.output
 
 
 @pytest.mark.parametrize(
@@ -428,13 +314,4 @@ def test_every_target_in_the_benches_can_be_read():
                                         if value.startswith(word) and len(value) < 60}
     assert len(found) > 10
     for aim in found - {"at least 1 ("}:  # the beginning of an f-string
-        assert targets.clauses(row_of("fold", aim=aim))
-
-
-@pytest.mark.skipif(not peers.PYTHON.exists(), reason="`make bench` installs the peers")
-def test_a_plot_is_drawn_from_its_points(page):
-    plot = Plot("events", "s", {"with": [(10.0, 1.0), (1000.0, 1.1)], "without": [(10.0, 1.0)]})
-    report.write({"takeover": row_of("takeover", plot=plot)}, 1.0, 0.0)
-    assert "(images/bench-takeover.svg)" in page.read_text()
-    drawn = (page.parent / "images" / "bench-takeover.svg").read_text()
-    assert all(f">{word}</text>" in drawn for word in ("events", "s", "with", "without"))
+        assert targets.clauses(Ratio("fold", 1.0, 1.0, "ms", 1.0, 5, aim))

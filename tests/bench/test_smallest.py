@@ -4,10 +4,8 @@ What a figure is does not matter here, only that there is one. The benches that 
 run without it in test_benches.py: their own side only.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -24,6 +22,7 @@ from foldlog.bench import (
     viewers,
 )
 from foldlog.bench.measure import PARTITIONS, Installation, Ratio
+from foldlog.bench.sizes import SHORT, Sizes
 from foldlog.local.kafka import Broker
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.log import Settings, open_log
@@ -33,11 +32,11 @@ from foldlog.tests.kit.chromium import chromium_path
 
 pytestmark = [pytest.mark.broker]
 
-SMALL: Mapping[ModuleType, Mapping[str, object]] = {
-    refold: {"STARTS": 1, "write_log": partial(refold.write_log, sessions=3, turns=2)},
-    fold_spread: {"STARTS": 1},
+SMALL: Sizes = {
+    refold: {"STARTS": 1, "SESSIONS": 3, "TURNS": 2},
+    fold_spread: {"STARTS": 1, "SPREADS": (2, 4), "SESSIONS": 4},
     frames: {"EVENTS": 40, "SESSIONS": 3, "FRAMES": 4, "EVENTS_A_S": 2_000.0},
-    takeover: {"TURNS": 2, "SNAPSHOT_RECORDS": 50},
+    takeover: {"SHORT": 200, "LONG": 400, "TURNS": 2, "SNAPSHOT_RECORDS": 50},
     facts_cost: {"TURNS": 2, "PAIRS": 1},
     fleet_facts: {"USERS": 3, "SESSIONS": 2, "TURNS": 1},
     steps: {"STEPS": 2, "TURNS": 1},
@@ -48,6 +47,12 @@ SMALL: Mapping[ModuleType, Mapping[str, object]] = {
         "LOAD_DELTAS": 50, "STEP_WINDOW_S": 3.0,
     },
 }
+
+
+def test_short_sizes_are_smaller_than_full_ones():
+    for module, values in SHORT.items():
+        for name, short in values.items():
+            assert short < getattr(module, name), (module.__name__, name)
 
 
 @pytest.fixture
@@ -83,15 +88,15 @@ def here(
             frames.inspector_frames,
             marks=pytest.mark.skipif(chromium_path() is None, reason="no Chromium found"),
         ),
-        partial(fold_spread.fold_spread, spreads=(2, 4), sessions=4),
-        partial(takeover.takeover, short=200, long=400),
+        fold_spread.fold_spread,
+        takeover.takeover,
         fleet_facts.fleet_facts,
         facts_cost.facts_cost,
         steps.step_turnaround,
         streams.stream_cost,
         streams.streams_per_worker,
     ],
-    ids=lambda bench: getattr(bench, "func", bench).__name__,
+    ids=lambda bench: bench.__name__,
 )
 def test_a_bench_measures_at_its_smallest_size(
     here: Installation, bench: Callable[[Installation, int], Ratio]
