@@ -21,49 +21,42 @@ PLOT = published.PUBLISHED.with_name("plot.py")
 MARK = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 WHAT = {
-    "bytes_per_turn": "log and store bytes of turn 200, over those of turn 20",
+    "bytes_per_turn": "stored bytes of turn 200, over those of turn 20",
     "token_estimate_error": "the worst relative error of the token estimate, on 25 texts",
-    "memory_search": "recall at 5 of the memory search, over that of a search by words alone",
+    "memory_search": "recall at 5 of the memory search, over that of words alone",
     "cache_saving": "the share of a 200-turn job's input cost that the cache saves",
-    "context_flatness": "time to append a message and build a request at 100, 1,000 and 4,000 "
-    "messages, the longest over the shortest",
-    "fold": "events per second of CPU of a worker process that folds a log from its start, over "
-    "those of a reader built of stock parts (`bench/stock_reader.py`)",
-    "storage_growth": "stored bytes per byte of conversation in 200 turns, over those of "
-    "LangGraph's SqliteSaver",
-    "append_context": "time of `SQLiteSession`'s add and get (OpenAI Agents SDK) at 1,000 "
-    "messages, over foldlog's",
-    "replay": "events per second of CPU of `foldlog replay` in one process, over the same reader",
-    "chunk_latency": "time of a chunk to a viewer of the gateway, over that to a bare Kafka reader",
-    "idle_viewers_rss": "memory that 1,000 idle viewers add to a gateway, over its limit",
-    "inspector_frames": "time of a frame of the inspector (95th percentile, of its slowest action) "
-    "while 10,000 events arrive, over that of a bare page with as many rows",
-    "fold_spread": "CPU time per event of a worker process that folds sessions of a short turn, "
-    "with 1,000 to 100,000 of them open at once in one partition, the highest over that with 10",
-    "fleet_facts": "facts per second that a member of the fleet folds into its tables, over the "
-    "records per second of the plain client",
-    "facts_cost": "CPU time of a worker process per turn (a message, four calls, an answer) while "
-    "it writes facts, over that while it writes none",
-    "takeover": "seconds until a worker on an empty disk decides in a partition of 1,000,000 "
-    "events, over one of 10,000",
-    "stream_cost": "CPU time of worker, spare, gateway and broker per streamed delta, with 100 "
-    "streams of 50 deltas a second and a viewer of each, over that of a bare loop over the SDK's "
-    "stream",
-    "streams_per_worker": "the most streams of 50 deltas a second on one worker, with the first "
-    "text in the log within 500 ms and a chunk within 250 ms (99th percentile), over 300",
-    "step_turnaround": "time from the end of an answer that calls a no-op tool to the next model "
-    "request, over one hop through the log",
-    "durable_step": "time from the end of an answer that calls a no-op tool to the next model "
-    "request, over a step of the fastest peer (DBOS, LangGraph, pi-durable)",
-    "flushed_step": "the same while both sides wait until each commit is on the disk",
-    "message_to_request": "time from a message to the model request, over one hop through the log",
+    "context_flatness": "time to append a message and build a request at 100 to 4,000 messages, "
+    "the longest over the shortest",
+    "fold": "events per second of CPU of a worker that folds a log, over those of a stock reader",
+    "storage_growth": "stored bytes per byte said in 200 turns, over LangGraph's SqliteSaver",
+    "append_context": "time of `SQLiteSession` (OpenAI Agents SDK) at 1,000 messages, over ours",
+    "replay": "the same as `fold`, of `foldlog replay`",
+    "chunk_latency": "time of a chunk to a viewer of the gateway, over a bare Kafka reader",
+    "idle_viewers_rss": "memory of 1,000 idle viewers in a gateway, over 100 MB",
+    "inspector_frames": "frame time (p95) of the inspector's slowest action while 10,000 events "
+    "arrive, over a bare page",
+    "fold_spread": "CPU time per folded event with 1,000 to 100,000 open sessions, the highest "
+    "over that with 10",
+    "fleet_facts": "facts per second of a fleet member, over a plain client's records",
+    "facts_cost": "CPU time of a worker per turn with four calls, with facts over without",
+    "takeover": "seconds until a worker on an empty disk decides after 1,000,000 events, over "
+    "10,000",
+    "stream_cost": "CPU time of worker, spare, gateway and broker per delta of 100 viewed streams, "
+    "over a loop on the SDK's stream",
+    "streams_per_worker": "the most streams of 50 deltas a second that a worker serves in time, "
+    "over 300",
+    "step_turnaround": "time from an answer with a no-op call to the next request, over a log hop",
+    "durable_step": "the same time, over a step of the fastest peer (only pi-durable's includes as much)",
+    "flushed_step": "the same with each commit on the disk",
+    "message_to_request": "time from a message to the model request, over a log hop",
     "recovery": "seconds from kill -9 during an answer to its resumption",
-    "journaled_stream": "characters per second through the log, over those of the provider's "
-    "stream",
-    "stop_latency": "seconds from a user's cancel to the closed connection of the model call, "
-    "99th percentile",
+    "journaled_stream": "characters per second through the log, over the provider's",
+    "stop_latency": "seconds from a cancel to the closed model connection, p99",
 }
 """What the ratio of each bench is."""
+
+
+UNEXPLAINED = "**not explained yet**"
 
 
 def page(text: str, figures: Mapping[str, Twice]) -> str:
@@ -87,10 +80,7 @@ def runs(figures: Mapping[str, Twice]) -> str:
     lines = []
     for run, names in found.items():
         which = "" if len(found) == 1 else f" ({', '.join(names)})"
-        lines.append(
-            f"- Commit {run.commit}, {run.date}{which}: {run.machine}, and the broker; load "
-            f"average {run.load:.1f} at the start.\n"
-        )
+        lines.append(f"- {run.date}, {run.commit}{which}: {run.machine}; load {run.load:.1f}.\n")
     return "".join(lines)
 
 
@@ -103,7 +93,7 @@ def table(figures: Mapping[str, Twice]) -> str:
     for name in WHAT:
         if name in figures:
             row = figures[name][-1].ratio
-            mine, base = f"{row.ours:,.4g} {row.unit}", f"{row.baseline:,.4g} {row.unit}"
+            mine, base = f"{_shown(row.ours)} {row.unit}", f"{_shown(row.baseline)} {row.unit}"
             verdicts = targets.with_verdicts(*_ratios(figures[name]))
             lines.append(f"|`{name}`|{WHAT[name]}|{mine}|{base}|{row.shown}|{verdicts}|")
     left = [f"`{name}`" for name in WHAT if name not in figures]
@@ -114,12 +104,12 @@ def table(figures: Mapping[str, Twice]) -> str:
 
 
 def unmet(figures: Mapping[str, Twice]) -> str:
-    """What stands in the way of each target that is not met."""
-    lines = [
-        f"- `{name}`: {targets.LIMITS.get(name, '**no limit is known**, so this is a defect')}.\n"
-        for name in WHAT
-        if name in figures and not targets.is_met(*_ratios(figures[name]))
-    ]
+    """What stands in the way of each target that is not met, and the ratios of both runs."""
+    lines = []
+    for name in WHAT:
+        if name in figures and not targets.is_met(*(both := _ratios(figures[name]))):
+            found = " and ".join(f"{row.ratio:.3g}" for row in both)
+            lines.append(f"- `{name}` ({found}): {targets.LIMITS.get(name, UNEXPLAINED)}.\n")
     return "".join(lines) or "None.\n"
 
 
@@ -136,10 +126,14 @@ def beside_peers(rows: Mapping[str, Ratio]) -> str:
                 f"**{peer}**", row.ours / theirs
             )
             lines.append(
-                f"|`{name}`|{peer}|{theirs:,.3g} {row.unit}|{row.ours:,.3g} {row.unit}|"
-                f"{less}, {times:.2g} times|\n"
+                f"|`{name}`|{peer}|{_shown(theirs)} {row.unit}|{_shown(row.ours)} {row.unit}|"
+                f"{less}, {_shown(times)} times|\n"
             )
     return "".join(lines) if len(lines) > 2 else ""
+
+
+def _shown(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def links(rows: Mapping[str, Ratio]) -> str:

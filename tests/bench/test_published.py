@@ -129,18 +129,18 @@ def test_a_target_is_met_in_both_runs_or_has_its_limit(monkeypatch):
         takeover=(figure("takeover"), figure("takeover")),
     )
     assert text.count("at most 2: **not met**") == 2 and "at most 2: met" in text
-    assert "- `fold`: **no limit is known**" in text and "- `takeover`" not in text
-    assert "- `replay`: the interpreter takes 0.2 of the 0.6." in text
+    assert "- `fold` (3 and 1): **not explained yet**" in text and "- `takeover`" not in text
+    assert "- `replay` (3 and 3): the interpreter takes 0.2 of the 0.6." in text
 
 
 def test_the_page_shows_spread_run_peers_and_what_is_missing():
-    peers_ms = {"DBOS": 0.5, "LangGraph": 4.0}
+    peers_ms = {"DBOS": 0.5, "LangGraph": 40_000.0}
     found = figure("durable_step", peers=peers_ms, spread=Spread(0.9, 1.1), plot=PLOT)
     text = drawn(durable_step=(found, found))
     assert "|1 (0.9-1.1)|at most 2: met|" in text and "## Method" in text
-    assert "- Commit abc1234, 1 December 2026: 2 cores," in text and "average 0.2" in text
+    assert "- 1 December 2026, abc1234: 2 cores; load 0.2." in text
     assert "|`durable_step`|DBOS|0.5 ms|1 ms|**DBOS**, 2 times|" in text
-    assert "|`durable_step`|LangGraph|4 ms|1 ms|foldlog, 4 times|" in text
+    assert "|`durable_step`|LangGraph|40,000 ms|1 ms|foldlog, 40,000 times|" in text
     assert "(images/bench-durable_step.svg)" in text
     missing = text.partition("Not measured twice yet: ")[2].partition("\n")[0]
     assert "`fold`" in missing and "`durable_step`" not in missing
@@ -151,8 +151,8 @@ def test_a_figure_of_another_run_names_its_bench():
     newer = RUN._replace(commit="def5678")
     text = drawn(fold=(figure(), figure()),
                  replay=(figure("replay", run=newer), figure("replay", run=newer)))
-    assert "- Commit abc1234, 1 December 2026 (`fold`): " in text
-    assert "- Commit def5678, 1 December 2026 (`replay`): " in text
+    assert "- 1 December 2026, abc1234 (`fold`): " in text
+    assert "- 1 December 2026, def5678 (`replay`): " in text
 
 
 # -- a run ---------------------------------------------------------------------------------------
