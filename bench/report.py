@@ -46,7 +46,8 @@ WHAT = {
     "streams_per_worker": "the most streams of 50 deltas a second that a worker serves in time, "
     "over 300",
     "step_turnaround": "time from an answer with a no-op call to the next request, over a log hop",
-    "durable_step": "the same time, over a step of the fastest peer (only pi-durable's includes as much)",
+    "durable_step": "the same time, over a step of the fastest peer (only pi-durable's includes as "
+    "much)",
     "flushed_step": "the same with each commit on the disk",
     "message_to_request": "time from a message to the model request, over a log hop",
     "recovery": "seconds from kill -9 during an answer to its resumption",

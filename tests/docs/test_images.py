@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from foldlog.bench import published
 from foldlog.docs import recording, screenshot
 from foldlog.docs.running import ANSWER, QUESTION, fingerprint
 from foldlog.docs.tables import ROOT
@@ -42,8 +43,13 @@ def test_the_readme_shows_the_recording_and_the_inspector():
 
 def test_every_picture_is_made_by_a_script_and_shown_on_a_page():
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    assert {path for page in pages for path in shown_on(page)} == set(PICTURES)
-    assert set((ROOT / "docs" / "images").iterdir()) == set(PICTURES)
+    images = ROOT / "docs" / "images"
+    plots = [
+        images / f"bench-{name}.svg"
+        for name, (_, newest) in published.load().items() if newest.ratio.plot is not None
+    ]
+    assert {path for page in pages for path in shown_on(page)} == {*PICTURES, *plots}
+    assert set(images.iterdir()) == {*PICTURES, *plots}
 
 
 @pytest.mark.parametrize(("script", "path"), MADE)
